@@ -124,7 +124,8 @@ class Office:
     async def post(self) -> Notifier:
         """A courier at work on it, that knows nothing but the store."""
         room = Notifier(Tasks(self.tasks.store), self.ids, self.settings)
-        await room.start(Fetcher(Egress(loopback=True), timeout_s=self.settings.push_timeout))
+        poster = Fetcher(Egress(loopback=True), timeout_s=self.settings.push_timeout)
+        await room.start(lambda tenant: poster)
         return room
 
 

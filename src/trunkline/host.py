@@ -38,7 +38,7 @@ from trunkline.http.mounts import PUBLIC, App, Mount, Mounts, Route
 from trunkline.mcp.mount import McpMount, MetadataMount
 from trunkline.mcp.watched import WatchedServers
 from trunkline.net.egress import Egress
-from trunkline.net.fetch import Fetcher
+from trunkline.net.tenant_fetchers import TenantFetchers
 from trunkline.peer.callbacks import Callbacks, Following
 from trunkline.run.executor import Executor
 from trunkline.run.hops import Bounds
@@ -133,7 +133,7 @@ class Host:
     def _assemble(self) -> None:
         settings = self.settings
         self.store = store_from_url(settings.store)
-        self.fetcher = Fetcher(self.egress, timeout_s=settings.push_timeout)
+        self.fetchers = TenantFetchers(self.egress, timeout_s=settings.push_timeout)
         self._counts = Counters(_STATES.values())
         self.drift = DriftMonitor(self._counts.drift)
         bounds = Bounds(settings.hop_limit, settings.task_budget)
@@ -218,7 +218,7 @@ class Host:
         # Only who needs it waits for the library to load.
         from trunkline.auth.jwt import TokenVerifier
 
-        return TokenVerifier(self.settings.issuers, self.fetcher, now_ms=now_ms, clock=monotonic)
+        return TokenVerifier(self.settings.issuers, self.fetchers.shared, now_ms=now_ms, clock=monotonic)
 
     def _admission(self, cors: Cors | None) -> Admission:
         settings = self.settings
@@ -350,7 +350,7 @@ class Host:
                 await self.notifier.stop()
             await self.mcp.close()
             await self.tools.close()
-            await self.fetcher.close()
+            await self.fetchers.close()
             await self.store.close()
             # A host may start again, as hosts do in tests; a store and its runner cannot.
             self._assemble()
@@ -378,7 +378,7 @@ class Host:
         if self.exposed and not self.identity.enforced:
             raise exposure(self.settings)
         if self.notifier is not None:
-            await self.notifier.start(self.fetcher)
+            await self.notifier.start(self.fetchers.find)
             self.sites.push_by(self.notifier.push)
         elif self.settings.push:
             log.warning("push.off reason=no_secret_key fix=TRUNKLINE_SECRET_KEY")

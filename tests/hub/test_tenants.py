@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from tests.conformance.wire.routes import Ask, ask
+from tests.flow.test_fetched import CHILD, nesting
+from tests.gateway.model.hub import Caller, opened, run
+from tests.harness import params
 from trunkline.hub.hub import Hub
+from trunkline.mock.serve import BackgroundServer
 
 OPERATOR = (b"x-api-key", b"operators-key-1")
 AGENTS = "agents:\n  - {name: local, import: 'settings_agent:agent', tenants: all}\n"
@@ -21,6 +26,11 @@ agent = Agent("Local")
 @agent.skill
 async def answer(turn: Turn) -> str:
     return "here"
+
+@agent.skill
+async def hold(turn: Turn) -> str:
+    await turn.ask("Go on?")
+    return "done"
 """
 
 
@@ -87,3 +97,87 @@ def test_settings_of_a_tenant_have_their_effects_and_only_there(tmp_path: Path) 
             await case()
 
     asyncio.run(whole())
+
+
+class WebServer:
+    """Has a workflow for who asks, and counts what is posted to it, by path."""
+
+    def __init__(self) -> None:
+        self.posts: Counter[str] = Counter()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            while (await receive())["type"] != "lifespan.shutdown":
+                await send({"type": "lifespan.startup.complete"})
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+        body = msgspec.json.encode(CHILD) if scope["method"] == "GET" else b""
+        self.posts[scope["path"]] += scope["method"] == "POST"
+        headers = [(b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+def _reason(answer: Any) -> str:
+    return "PUSH_URL_REFUSED" if "PUSH_URL_REFUSED" in str(answer) else str(answer)
+
+
+async def named(caller: Caller, url: str, who: str) -> list[str]:
+    """What becomes of an address as a webhook of a task, set and inline, a report and a workflow."""
+    inline = params("go")
+    inline["configuration"]["taskPushNotificationConfig"] = {"url": f"{url}/{who}/inline"}
+    status, sent = await caller("POST /v1/a2a/agents/local/message:send", inline)
+    told = ["taken" if status == 200 else _reason(sent)]
+    task = (await caller.say("local", "go"))["id"]
+    config = {"url": f"{url}/{who}/set"}
+    status, answer = await caller(f"POST /v1/a2a/agents/local/tasks/{task}/pushNotificationConfigs", config)
+    told.append("taken" if status == 200 else _reason(answer))
+    ceremony = {
+        "id": "daily", "name": "Daily", "schedule": "0 9 * * *", "skill": "answer", "message": "go",
+        "notifyWebhook": f"{url}/{who}/report",
+    }  # fmt: skip
+    status, answer = await caller("POST /api/ceremonies/create", ceremony)
+    told.append("taken" if status == 200 else answer["field"])
+    run_of = {"definition": nesting(f"{url}/child.json"), "input": {}, "execution_id": f"{who}-1"}
+    _, begun = await caller("POST /v1/executions", run_of)
+    told.append("taken" if "afar" in str(begun) else "refused")
+    return told
+
+
+def test_whatever_a_tenant_names_obeys_its_egress_rule(tmp_path: Path) -> None:
+    web = WebServer()
+    (tmp_path / "settings_agent.py").write_text(LOCAL)
+    (tmp_path / "hub.yaml").write_text("settings: {egress_hosts: [127.0.0.1]}\n")
+
+    async def whole(url: str) -> None:
+        async with opened(tmp_path, AGENTS, dev=False, key=OPERATOR[1].decode()) as boss:
+            await boss.ready("local")
+            callers = {name: await boss.tenant(name) for name in ("plain", "shut")}
+            shut = {"settings": {"egress_hosts": [], "egress_networks": []}}
+            assert (await boss("PATCH /admin/tenants/shut", shut))[0] == 200
+            assert await named(callers["plain"], url, "plain") == ["taken"] * 4
+            refused = ["PUSH_URL_REFUSED", "PUSH_URL_REFUSED", "notifyWebhook", "refused"]
+            assert await named(callers["shut"], url, "shut") == refused
+            async with asyncio.timeout(30):
+                while not web.posts["/plain/inline"]:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+            # What was named before its rule became narrower is not posted either.
+            plain, held = callers["plain"], params("go", metadata={"skillHint": "hold"})
+            held["configuration"]["taskPushNotificationConfig"] = {"url": f"{url}/plain/held"}
+            _, sent = await plain("POST /v1/a2a/agents/local/message:send", held)
+            task = sent["task"]["id"]
+            async with asyncio.timeout(30):
+                while not web.posts["/plain/held"]:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+            before = web.posts["/plain/held"]
+            assert (await boss("PATCH /admin/tenants/plain", shut))[0] == 200
+            await plain("POST /v1/a2a/agents/local/message:send", params("yes", taskId=task))
+            failed = await boss.until(
+                "GET /api/deliveries?tenant=plain",
+                lambda told: any(one["attempts"] and one["state"] != "done" for one in told["items"]),
+            )
+            assert "refused" in str(failed) and web.posts["/plain/held"] == before
+            assert not [path for path in web.posts if path.startswith("/shut")]
+
+    with BackgroundServer(web) as url:
+        run(whole(url))

@@ -174,7 +174,7 @@ class Mail:
         self.tasks = Tasks(self.store)
         self.out = Receivers()
         self.vault = Vault(KEY)
-        self.push = PushConfigs(self.tasks, IDS, Passes(), self.vault, show=False)
+        self.push = PushConfigs(self.tasks, IDS, lambda _: Passes(), self.vault, show=False)
         self.composer = NotificationComposer(
             self.tasks, self.vault, lambda *_: "v1a,sig", whole={""} if whole else ()
         )
@@ -184,7 +184,13 @@ class Mail:
 
     def another(self) -> DeliveryWorker:
         worker = DeliveryWorker(
-            self.tasks, self.composer, self.out, self.breaker, self.schedule, timeout_s=5.0, clock=self.clock
+            self.tasks,
+            self.composer,
+            lambda _: self.out,
+            self.breaker,
+            self.schedule,
+            timeout_s=5.0,
+            clock=self.clock,
         )
         self.tasks.announced = worker.announced
         return worker
@@ -199,7 +205,7 @@ class Mail:
         return feed
 
     async def set(self, feed: Feed, config: PushConfig, version: str = "1.0") -> None:
-        await self.push.set(feed, await self.push.target(config, version), "me")
+        await self.push.set(feed, await self.push.target(feed.tenant, config, version), "me")
 
     async def say(self, feed: Feed, *events: ev.AnyEvent) -> None:
         await self.tasks.append(feed, events)

@@ -183,7 +183,7 @@ def test_410_does_not_disable_whoever_is_just_coming_in_its_place() -> None:
         async with mail() as m:
             m.out.scripts[A] = [410]
             feed = await m.open(A)
-            other = await m.push.target(PushConfig(B, A), "1.0")
+            other = await m.push.target("t", PushConfig(B, A), "1.0")
             change = m.tasks.change
 
             async def raced(feed: Feed, command: Command, dedup: Dedup | None = None) -> object:

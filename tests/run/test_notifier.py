@@ -41,7 +41,7 @@ class Room:
 
     async def open(self, url: str, version: str = "1.0") -> Feed:
         """A task that this url is told of."""
-        target = await self.post.push.target(PushConfig(url, "c", token="tok"), version)
+        target = await self.post.push.target("t", PushConfig(url, "c", token="tok"), version)
         feed = self.tasks.begin("t", IDS.new())
         message = Message(message_id="m", role=Role.USER, parts=(Part(text="go"),))
         await self.tasks.append(feed, (Submitted(message, "c", "me", "n", push=target),))
@@ -62,7 +62,7 @@ async def room(egress: Egress | None = None, **settings: object) -> AsyncIterato
     out = Fetcher(egress or Egress(loopback=True))
     await made.store.open()
     try:
-        await made.post.start(out)
+        await made.post.start(lambda _: out)
         yield made
     finally:
         await made.post.stop()
@@ -154,7 +154,7 @@ def test_a_shared_store_needs_a_key() -> None:
         store = SqliteStore(None, now_ms=lambda: 0)
         post = Notifier(Tasks(store), IDS, Settings(store="postgresql://nobody@nowhere/none"))
         with pytest.raises(Misuse, match="secret_key"):
-            await post.start(Fetcher(Egress()))
+            await post.start(lambda _: Fetcher(Egress()))
         await post.stop()
 
     run(scene())

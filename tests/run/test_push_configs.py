@@ -27,7 +27,7 @@ def test_a_config_is_an_event_and_its_secrets_are_sealed_in_it() -> None:
         m = Mail()
         await m.store.open()
         feed = await m.open()
-        target = await m.push.target(FULL, "0.3")
+        target = await m.push.target("t", FULL, "0.3")
         shown = await m.push.set(feed, target, "me")
         assert shown == PushConfig(URL, "c-1", scheme="Basic")
         (recorded,) = await m.store.log.read("t", feed.state.task_id, 1)
@@ -37,7 +37,7 @@ def test_a_config_is_an_event_and_its_secrets_are_sealed_in_it() -> None:
         assert proof_of(target, m.vault) == Proof("the-token", "the-credentials")
         assert target.version == "0.3"
         # Two seals of one secret do not look alike.
-        assert (await m.push.target(FULL, "0.3")).sealed != target.sealed
+        assert (await m.push.target("t", FULL, "0.3")).sealed != target.sealed
         await m.store.close()
 
     run(scene())
@@ -46,7 +46,7 @@ def test_a_config_is_an_event_and_its_secrets_are_sealed_in_it() -> None:
 def test_without_secrets_there_is_no_seal_and_without_an_id_there_is_one() -> None:
     async def scene() -> None:
         m = Mail()
-        first, second = [await m.push.target(PushConfig(URL), "1.0") for _ in range(2)]
+        first, second = [await m.push.target("t", PushConfig(URL), "1.0") for _ in range(2)]
         assert first.sealed == "" and proof_of(first, m.vault) == Proof()
         assert first.id and second.id and first.id != second.id
 
@@ -83,7 +83,7 @@ def test_who_may_not_be_called_is_refused_by_the_field() -> None:
     async def scene() -> None:
         m = Mail()
         with pytest.raises(InvalidParams, match=r"configuration\.x: bad.example cannot be called") as refused:
-            await m.push.target(PushConfig("https://bad.example/?secret"), "1.0", "configuration.x")
+            await m.push.target("t", PushConfig("https://bad.example/?secret"), "1.0", "configuration.x")
         assert refused.value.field == "configuration.x"
         assert refused.value.details["reason"] == "PUSH_URL_REFUSED"
         assert "secret" not in str(refused.value)
@@ -111,8 +111,8 @@ def test_push_secrets_show() -> None:
         m = Mail()
         await m.store.open()
         feed = await m.open()
-        open_push = PushConfigs(m.tasks, IDS, Passes(), m.vault, show=True)
-        assert await open_push.set(feed, await open_push.target(FULL, "1.0"), "me") == FULL
+        open_push = PushConfigs(m.tasks, IDS, lambda _: Passes(), m.vault, show=True)
+        assert await open_push.set(feed, await open_push.target("t", FULL, "1.0"), "me") == FULL
         assert await open_push.list(feed) == [FULL]
         assert await m.push.list(feed) == [PushConfig(URL, "c-1", scheme="Basic")]
         await m.store.close()
@@ -128,13 +128,13 @@ def test_what_another_process_did_to_an_ended_task_is_known(monkeypatch: pytest.
         await m.store.open()
         feed = await m.open(*[f"{URL}/{place}" for place in range(PUSH_LIMIT)])
         await m.say(feed, WORKING, DONE)
-        elsewhere = PushConfigs(Tasks(m.store), IDS, Passes(), m.vault, show=False)
+        elsewhere = PushConfigs(Tasks(m.store), IDS, lambda _: Passes(), m.vault, show=False)
         there = await elsewhere._tasks.find("t", "me", feed.state.task_id, ("",))
         # There is room again, though this process has not heard of it.
         await elsewhere.delete(there, f"{URL}/5", "me")
         await m.set(feed, PushConfig(URL, "fits"))
         await elsewhere.delete(there, "fits", "me")
-        await elsewhere.set(there, await elsewhere.target(PushConfig(URL, "unheard of"), "1.0"), "me")
+        await elsewhere.set(there, await elsewhere.target("t", PushConfig(URL, "unheard of"), "1.0"), "me")
         # Without an id all are meant, also those that were set elsewhere.
         await m.push.delete(feed, "", "me")
         assert await elsewhere.list(there) == []
@@ -150,13 +150,13 @@ def test_who_comes_along_with_every_message_is_told_once() -> None:
         feed = await m.open()
         for place in range(PUSH_LIMIT + 2):
             target = await m.push.target(
-                PushConfig(URL, token=f"token-{place}"), "1.0", known=feed.state.push
+                "t", PushConfig(URL, token=f"token-{place}"), "1.0", known=feed.state.push
             )
             await m.push.set(feed, target, "me")
         (known,) = feed.state.push.values()
         assert proof_of(known, m.vault).token == f"token-{PUSH_LIMIT + 1}"
-        other = await m.push.target(PushConfig(f"{URL}/other"), "1.0", known=feed.state.push)
-        named = await m.push.target(PushConfig(URL, "mine"), "1.0", known=feed.state.push)
+        other = await m.push.target("t", PushConfig(f"{URL}/other"), "1.0", known=feed.state.push)
+        named = await m.push.target("t", PushConfig(URL, "mine"), "1.0", known=feed.state.push)
         assert other.id not in feed.state.push and named.id == "mine"
         await m.store.close()
 
@@ -168,9 +168,9 @@ def test_a_resolver_that_is_busy_says_nothing_about_the_url() -> None:
         raise ResolverBusy
 
     async def scene() -> None:
-        push = PushConfigs(Mail().tasks, IDS, Egress(resolver=busy), Vault(KEY), show=False)
+        push = PushConfigs(Mail().tasks, IDS, lambda _: Egress(resolver=busy), Vault(KEY), show=False)
         with pytest.raises(Unavailable, match="try again"):
-            await push.target(PushConfig(URL), "1.0")
+            await push.target("t", PushConfig(URL), "1.0")
 
     run(scene())
 
@@ -185,11 +185,11 @@ def test_an_inner_name_is_refused_like_an_unknown_one(caplog: pytest.LogCaptureF
         return known[host]
 
     async def scene() -> None:
-        push = PushConfigs(Mail().tasks, IDS, Egress(resolver=resolve), Vault(KEY), show=False)
+        push = PushConfigs(Mail().tasks, IDS, lambda _: Egress(resolver=resolve), Vault(KEY), show=False)
         told: set[str] = set()
         for host in (*known, "nobody"):
             with pytest.raises(InvalidParams) as refused:
-                await push.target(PushConfig(f"https://{host}/x"), "1.0")
+                await push.target("t", PushConfig(f"https://{host}/x"), "1.0")
             told.add(str(refused.value).replace(host, "HOST"))
         assert len(told) == 1
 

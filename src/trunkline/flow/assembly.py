@@ -14,7 +14,7 @@ from trunkline.flow.engine.parts import FlowParts, WorkflowRefs
 from trunkline.flow.fetched import FetchedWorkflows
 from trunkline.flow.jq.filters import Filters
 from trunkline.flow.port import WAIT_S, FlowPort
-from trunkline.net.fetch import Fetcher
+from trunkline.net.tenant_fetchers import FetcherOf
 from trunkline.run.node import HostedAgent
 from trunkline.run.runner import Runner
 from trunkline.store.parts import Docs
@@ -55,10 +55,10 @@ class FlowEngine:
         return HostedAgent(AGENT, executor, stall_s, retention_s, opening=executor.opening)
 
     def fetch_by(
-        self, fetcher: Fetcher, signatures: SignaturePolicy, known: WorkflowRefs | None = None
+        self, fetcher_of: FetcherOf, signatures: SignaturePolicy, known: WorkflowRefs | None = None
     ) -> None:
         """Have references that are addresses fetched, where they are not `known`."""
-        self.parts.refs = FetchedWorkflows(known or self.workflows, self.definitions, fetcher, signatures)
+        self.parts.refs = FetchedWorkflows(known or self.workflows, self.definitions, fetcher_of, signatures)
 
     def port(self, runner: Runner, *, also: tuple[str, ...] = (), wait_s: float = WAIT_S) -> FlowPort:
         """The operations on runs, by a runner that carries the agent."""

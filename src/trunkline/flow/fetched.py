@@ -1,4 +1,4 @@
-"""Workflows that others refer to by an address: fetched through the egress guard, then read like all."""
+"""Workflows that others refer to by an address: fetched by the rule of their tenant, then read like all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trunkline.flow.definition.signing import SignaturePolicy
 from trunkline.flow.definitions import LARGEST, Definitions, Loaded, beside
 from trunkline.flow.engine.parts import WorkflowRefs
 from trunkline.net.egress import shown
-from trunkline.net.fetch import Fetcher
+from trunkline.net.tenant_fetchers import FetcherOf
 
 _HEADERS = (("accept", "application/json"),)
 
@@ -23,11 +23,15 @@ class FetchedWorkflows:
     """
 
     def __init__(
-        self, known: WorkflowRefs, definitions: Definitions, fetcher: Fetcher, signatures: SignaturePolicy
+        self,
+        known: WorkflowRefs,
+        definitions: Definitions,
+        fetcher_of: FetcherOf,
+        signatures: SignaturePolicy,
     ) -> None:
         self._known = known
         self._definitions = definitions
-        self._fetcher = fetcher
+        self._fetcher_of = fetcher_of
         self._signatures = signatures
 
     async def resolve(self, tenant: str, ref: str) -> Loaded:
@@ -37,13 +41,13 @@ class FetchedWorkflows:
         except FlowRefused as unknown:
             if unknown.code != "WORKFLOW_NOT_FOUND" or not ref.startswith(("http://", "https://")):
                 raise
-        size, document = await self._fetched(ref)
+        size, document = await self._fetched(tenant, ref)
         await beside(size, self._signatures.check, document)
         return await self._definitions.load(document)
 
-    async def _fetched(self, ref: str) -> tuple[int, dict[str, Any]]:
+    async def _fetched(self, tenant: str, ref: str) -> tuple[int, dict[str, Any]]:
         try:
-            answer = await self._fetcher.get(ref, headers=_HEADERS, limit=LARGEST)
+            answer = await self._fetcher_of(tenant).get(ref, headers=_HEADERS, limit=LARGEST)
         except Unreachable as error:
             raise _missing(ref, str(error)) from None
         if not 200 <= answer.status < 300:

@@ -120,7 +120,7 @@ class LocalFlows:
         self.store = store_from_url(store)
         self.engine = FlowEngine(self.store.docs, executors)
         self._fetcher = Fetcher(egress or Egress())
-        self.engine.fetch_by(self._fetcher, signatures or SignaturePolicy())
+        self.engine.fetch_by(lambda tenant: self._fetcher, signatures or SignaturePolicy())
         self.runner = Runner(self.store, [self.engine.hosted(), *carried], Ids(), limits)
         self.port = self.engine.port(self.runner)
         self._open = AsyncExitStack()

@@ -80,8 +80,8 @@ class HostFlows:
         )
         self.files = WorkflowFiles(self._workspace or Path(), self._engine.definitions)
         self._known = self._engine.workflows if self._workspace is None else self.files
-        # Whoever starts a run names the address: it obeys the rules for what strangers name.
-        self._engine.fetch_by(host.fetcher, self.config.signatures, self._known)
+        # Whoever starts a run names the address: it obeys the rule of its tenant.
+        self._engine.fetch_by(host.fetchers.find, self.config.signatures, self._known)
         self.port: FlowPort = self._engine.port(host.runner)
         return self._engine.hosted(host.settings.stall_limit, host.settings.kept_s)
 

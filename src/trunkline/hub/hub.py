@@ -168,7 +168,7 @@ class Hub:
             runner,
             dispatcher,
             fleet,
-            guarded=host.fetcher,
+            guarded=host.fetchers.find,
             own=self._own,
             variable=self._variable,
             folder=self.workspace / CEREMONIES,
@@ -213,7 +213,6 @@ class Hub:
             workspace=self.workspace,
             ceremonies=self._ceremonies.api,
             own=self._own,
-            egress_of=self._tenants.egress_of,
             search_url=self.file.search,
         )
 
@@ -226,6 +225,7 @@ class Hub:
             lambda: {tenant for tenant, _ in self._key_quotas},
         )
         made.changed = self.catalogue.forget_view
+        host.fetchers.egress_of = made.egress_of
         made.remove_files = lambda tenant: TenantFolder(self.workspace / FILES, tenant).remove()
         self.catalogue.allows = made.allows
         return made

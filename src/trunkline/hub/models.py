@@ -18,33 +18,7 @@ from trunkline.gateway.model.notes import NOTES, TODOS, NoteBook
 from trunkline.gateway.model.providers import ProviderModels
 from trunkline.gateway.model.tools import ModelParts
 from trunkline.host import Host
-from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
-
-
-class TenantFetchers:
-    """Fetches for each tenant where its egress rule allows; those without a rule of their own share one."""
-
-    def __init__(self, egress_of: Callable[[str], Egress], host: Host) -> None:
-        self._egress_of = egress_of
-        self._host = host
-        self._made: dict[str, tuple[Egress, Fetcher]] = {}
-
-    def find(self, tenant: str) -> Fetcher:
-        """The fetcher that obeys the egress rule of a tenant."""
-        egress = self._egress_of(tenant)
-        if egress is self._host.egress:
-            return self._host.fetcher
-        known = self._made.get(tenant)
-        if known is None or known[0] is not egress:
-            made = Fetcher(egress, timeout_s=self._host.settings.push_timeout)
-            known = self._made[tenant] = egress, made
-        return known[1]
-
-    async def close(self) -> None:
-        """Close all connections but those of the host."""
-        for _, fetcher in self._made.values():
-            await fetcher.close()
 
 
 class HostModels:
@@ -59,14 +33,12 @@ class HostModels:
         workspace: Path,
         ceremonies: CeremonyApi,
         own: Fetcher,
-        egress_of: Callable[[str], Egress],
         search_url: str = "",
     ) -> None:
-        self._fetchers = TenantFetchers(egress_of, host)
         self._parts = ModelParts(
             models=ProviderModels(variable),
             agents=catalogue.listed,
-            fetcher=self._fetchers.find,
+            fetcher=host.fetchers.find,
             mcp=host.tools,
             files=workspace / FILES,
             notes=NoteBook(host.store.docs, NOTES),
@@ -95,4 +67,3 @@ class HostModels:
     async def close(self) -> None:
         """Let go of the connections to providers."""
         await self._parts.models.close()
-        await self._fetchers.close()

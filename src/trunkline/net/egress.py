@@ -241,6 +241,7 @@ class Egress:
         resolver: Resolver | None = None,
         name_s: float = _NAME_S,
     ) -> None:
+        self.rule: tuple[tuple[str, ...], tuple[str, ...]] | None = None
         self.allow(hosts, networks)
         self._loopback = loopback
         self._resolver = resolver or ask_system
@@ -249,8 +250,12 @@ class Egress:
 
     def allow(self, hosts: Iterable[str], networks: Iterable[str]) -> None:
         """Allow these hosts and networks from now on, and no others beside public addresses."""
-        self._hosts = {host for text in hosts if (host := _host(text)) is not None}
-        self._networks = [network for text in networks if (network := _network(text)) is not None]
+        given = (tuple(hosts), tuple(networks))
+        if given != self.rule:
+            # Another object for another rule: clients close by that what they opened under the one before.
+            self.rule = given
+            self._hosts = {host for text in given[0] if (host := _host(text)) is not None}
+            self._networks = [network for text in given[1] if (network := _network(text)) is not None]
 
     async def check(self, url: str) -> None:
         """Let a URL pass if it could be called now.

@@ -92,6 +92,8 @@ class SocketHttpClient:
         dial: Dial = dial,
     ) -> None:
         self._egress = egress
+        # The rule that idle connections were opened under.
+        self._rule = egress.rule
         self._connect_s = connect_s
         self._tls = tls
         self._verify = verify
@@ -108,6 +110,10 @@ class SocketHttpClient:
         """See `HttpClient`."""
         if self._loop is not asyncio.get_running_loop():
             self._adopt_loop()
+        if self._rule is not self._egress.rule:
+            self._rule = self._egress.rule
+            for each in self._pools.values():
+                each.close_idle()
         at, pool = self._routes.get(request.url) or self._route(request.url)
         head = _head(at, request)
         await pool.acquire()

@@ -20,8 +20,8 @@ from trunkline.errors import Misuse, StoreError, Unreachable
 from trunkline.log.notifications import DeletePush
 from trunkline.log.notifications import lane as lane_of
 from trunkline.net.breaker import Breaker
-from trunkline.net.fetch import Fetcher
 from trunkline.net.resolver import on_behalf_of
+from trunkline.net.tenant_fetchers import FetcherOf
 from trunkline.run.feed import Feed
 from trunkline.run.notification import NotificationComposer, OutgoingNotification
 from trunkline.run.retry import BUSY, GONE, Attempt, RetrySchedule, patience_ms
@@ -83,7 +83,7 @@ class DeliveryWorker:
         self,
         tasks: Tasks,
         composer: NotificationComposer,
-        poster: Fetcher,
+        poster_of: FetcherOf,
         breaker: Breaker,
         schedule: RetrySchedule,
         *,
@@ -93,7 +93,7 @@ class DeliveryWorker:
     ) -> None:
         self._tasks = tasks
         self._composer = composer
-        self._poster = poster
+        self._poster_of = poster_of
         self._breaker = breaker
         self._schedule = schedule
         self._limit_s = timeout_s + SLACK_S
@@ -282,7 +282,8 @@ class DeliveryWorker:
         self._bytes += len(notification.body)
         try:
             async with asyncio.timeout(self._limit_s):
-                answer = await self._poster.post(notification.url, notification.body, notification.headers)
+                poster = self._poster_of(notification.feed.tenant)
+                answer = await poster.post(notification.url, notification.body, notification.headers)
         except Unreachable as error:
             return Attempt(trouble=error.reason)
         except TimeoutError:

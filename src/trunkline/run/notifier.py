@@ -13,7 +13,7 @@ from trunkline.clock import Ids, now_ms
 from trunkline.config import Settings
 from trunkline.errors import Misuse
 from trunkline.net.breaker import Breaker
-from trunkline.net.fetch import Fetcher
+from trunkline.net.tenant_fetchers import FetcherOf
 from trunkline.run.delivery import DeliveryCounts, DeliveryWorker
 from trunkline.run.notification import NotificationComposer
 from trunkline.run.push_configs import PushConfigs
@@ -41,8 +41,8 @@ class Notifier:
         self._running: list[Task[None]] = []
         self.counts = DeliveryCounts()
 
-    async def start(self, client: Fetcher) -> None:
-        """Begin to deliver what is due by a client that its maker closes.
+    async def start(self, poster_of: FetcherOf) -> None:
+        """Begin to deliver what is due, for each tenant by a fetcher that its maker closes.
 
         Raises:
             Misuse: the secrets that were sealed here cannot be opened.
@@ -55,13 +55,13 @@ class Notifier:
         vault = Vault(key)
         self.signer = Signer(tasks.store.docs, vault, now_ms, self._ids)
         await self.signer.start()
-        self.push = PushConfigs(tasks, self._ids, client, vault, show=settings.push_secrets == "show")
+        self.push = PushConfigs(tasks, self._ids, poster_of, vault, show=settings.push_secrets == "show")
         composer = NotificationComposer(tasks, vault, self.signer.sign, whole=self._whole)
         schedule = RetrySchedule(long=settings.push_retry == "long")
         self.worker = DeliveryWorker(
             tasks,
             composer,
-            client,
+            poster_of,
             Breaker(),
             schedule,
             timeout_s=settings.push_timeout,

@@ -18,7 +18,7 @@ from trunkline.log.events import PushTarget
 from trunkline.log.fold import NOBODY
 from trunkline.log.notifications import DeletePush, SetPush
 from trunkline.net.egress import refusal_text
-from trunkline.net.fetch import Fetcher
+from trunkline.net.tenant_fetchers import FetcherOf
 from trunkline.run.feed import Feed
 from trunkline.run.tasks import Tasks
 from trunkline.wire.types import PushConfig
@@ -56,24 +56,29 @@ def _about(config_id: str) -> str:
 class PushConfigs:
     """Sets, shows and deletes the push configs of tasks."""
 
-    def __init__(self, tasks: Tasks, ids: Ids, url_check: Fetcher, vault: Vault, *, show: bool) -> None:
+    def __init__(self, tasks: Tasks, ids: Ids, poster_of: FetcherOf, vault: Vault, *, show: bool) -> None:
         self._tasks = tasks
         self._ids = ids
-        self._url_check = url_check
+        self._poster_of = poster_of
         self._vault = vault
         self._show = show
 
     async def target(
-        self, config: PushConfig, version: str, field: str = "url", known: Mapping[str, PushTarget] = NOBODY
+        self,
+        tenant: str,
+        config: PushConfig,
+        version: str,
+        field: str = "url",
+        known: Mapping[str, PushTarget] = NOBODY,
     ) -> PushTarget:
-        """The config as the log keeps it. Without an id it takes the place of a `known` one of the same url.
+        """A config of a tenant as the log keeps it; without an id in the place of a `known` one of that url.
 
         Raises:
             InvalidParams: nothing may be sent to its url.
             Unavailable: that cannot be found out now.
         """
         try:
-            await self._url_check.check(config.url)
+            await self._poster_of(tenant).check(config.url)
         except Unreachable as error:
             raise _refusal(config.url, error, field) from None
         same = (one.id for one in known.values() if one.url == config.url)

@@ -60,8 +60,9 @@ class PushOperations:
     ) -> PushTarget:
         """A config as the log keeps it; `field` is where its url stands in the request."""
         version = Version.V1 if caller.dialect is Dialect.V1 else Version.V03
-        with on_behalf_of(caller.principal.tenant, caller.principal.name):
-            return await self._pushing().target(config, version.value, field, known)
+        tenant = caller.principal.tenant
+        with on_behalf_of(tenant, caller.principal.name):
+            return await self._pushing().target(tenant, config, version.value, field, known)
 
     async def inline(
         self, caller: Caller, config: PushConfig, known: Mapping[str, PushTarget], by: str = ""

@@ -50,7 +50,7 @@ class Hall:
             stop_task=stop_task,
             agents_of=lambda _tenant, _skill: ["desk"],
         )
-        api = CeremonyApi(self.ceremony_store, self.scheduler, at.store.clock, Fetcher(Egress()))
+        api = CeremonyApi(self.ceremony_store, self.scheduler, at.store.clock, lambda _: Fetcher(Egress()))
         at.application.host.api.add(ceremony_routes(api))
 
     async def post(self, who: str, path: str, body: Any = None, status: int = 200) -> Any:

@@ -33,7 +33,7 @@ def test_hb24_a_file_is_fired_changed_and_removed_while_it_runs(
             open_task=stage.open_task,
             stop_task=stage.stop_task,
             agents_of=lambda _tenant, _skill: [],
-            guarded=fetcher,
+            guarded=lambda _: fetcher,
             own=fetcher,
             variable=lambda _: None,
             folder=tmp_path,

@@ -20,7 +20,12 @@ def test_a_ceremony_goes_through_the_dispatcher() -> None:
         fleet = Few(agent("desk", "work"), agent("off", "work", excluded="it is disabled"))
         fetcher = Fetcher(Egress())
         made = ceremonies_of(
-            runner, Dispatcher(runner, fleet), fleet, guarded=fetcher, own=fetcher, variable=lambda _: None
+            runner,
+            Dispatcher(runner, fleet),
+            fleet,
+            guarded=lambda _: fetcher,
+            own=fetcher,
+            variable=lambda _: None,
         )
         at.application.host.api.add(made.routes)
         await made.start()

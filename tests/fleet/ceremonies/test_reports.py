@@ -34,7 +34,7 @@ class Posts:
 
 
 def tell(one: Ceremony, guarded: Posts, own: Posts, **variables: str) -> bool:
-    reports = RunReports(cast("Fetcher", guarded), cast("Fetcher", own), variables.get)
+    reports = RunReports(lambda _: cast("Fetcher", guarded), cast("Fetcher", own), variables.get)
     return asyncio.run(reports.tell(one, CeremonyReport(about=ABOUT, due=0)))
 
 

@@ -69,7 +69,7 @@ class Told:
     def made(self) -> Notifications:
         host = self._at.application.host
         return Notifications(
-            host.store, inbox_of(host.runner), RECEIVERS, fetcher=host.fetcher, sign=lambda: None, links=LINKS,
+            host.store, inbox_of(host.runner), RECEIVERS, fetcher=host.fetchers.shared, sign=lambda: None, links=LINKS,
             variable=NO_VARIABLE, now_ms=lambda: now_ms() + self.later_ms, closed=self.closed,
         )  # fmt: skip
 

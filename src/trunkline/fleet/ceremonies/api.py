@@ -35,7 +35,7 @@ from trunkline.fleet.ceremonies.scheduler import Scheduler, subject
 from trunkline.fleet.journal import Journal
 from trunkline.fleet.route import ApiRoute
 from trunkline.net.egress import refusal_text, target
-from trunkline.net.fetch import Fetcher
+from trunkline.net.tenant_fetchers import FetcherOf
 from trunkline.store.parts import Clock
 from trunkline.wire.spellings import timestamp
 
@@ -91,15 +91,15 @@ class CeremonyDeleted(ApiStruct, frozen=True, kw_only=True):
 
 
 class CeremonyApi:
-    """The operations of the API on ceremonies; `fetcher` says which webhooks may be named."""
+    """The operations of the API on ceremonies; `fetcher_of` says which webhooks a tenant may name."""
 
     def __init__(
-        self, ceremony_store: CeremonyStore, scheduler: Scheduler, clock: Clock, fetcher: Fetcher
+        self, ceremony_store: CeremonyStore, scheduler: Scheduler, clock: Clock, fetcher_of: FetcherOf
     ) -> None:
         self._ceremony_store = ceremony_store
         self._scheduler = scheduler
         self._clock = clock
-        self._fetcher = fetcher
+        self._fetcher_of = fetcher_of
 
     async def list(self, call: ApiCall, asked: PageQuery) -> ApiPage:
         """A page of ceremonies by id: the caller's own, or with the scope admin all of the tenant."""
@@ -212,7 +212,7 @@ class CeremonyApi:
         if made.form.notify_webhook:
             url = made.form.notify_webhook
             try:
-                await self._fetcher.check(url)
+                await self._fetcher_of(made.tenant).check(url)
             except Unreachable as error:
                 raise InvalidParams(refusal_text(url, error), field="notifyWebhook") from None
 

@@ -12,6 +12,7 @@ from trunkline.fleet.ceremonies.files import CeremonyFiles
 from trunkline.fleet.ceremonies.reports import RunReports
 from trunkline.fleet.ceremonies.scheduler import AgentsOf, OpenTask, Scheduler, StopTask
 from trunkline.net.fetch import Fetcher
+from trunkline.net.tenant_fetchers import FetcherOf
 from trunkline.store.base import Store
 
 
@@ -28,7 +29,7 @@ class Ceremonies:
         open_task: OpenTask,
         stop_task: StopTask,
         agents_of: AgentsOf,
-        guarded: Fetcher,
+        guarded: FetcherOf,
         own: Fetcher,
         variable: Callable[[str], str | None],
         folder: Path | None = None,

@@ -12,6 +12,7 @@ from trunkline.fleet.routing.choose import fan_out
 from trunkline.fleet.routing.dispatcher import Dispatcher, DispatchOrder
 from trunkline.fleet.routing.standings import CatalogueFleet
 from trunkline.net.fetch import Fetcher
+from trunkline.net.tenant_fetchers import FetcherOf
 from trunkline.run.runner import Runner
 
 
@@ -20,7 +21,7 @@ def ceremonies_of(
     dispatcher: Dispatcher,
     fleet: CatalogueFleet,
     *,
-    guarded: Fetcher,
+    guarded: FetcherOf,
     own: Fetcher,
     variable: Callable[[str], str | None],
     folder: Path | None = None,

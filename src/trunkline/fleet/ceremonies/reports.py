@@ -12,6 +12,7 @@ from trunkline.errors import Unreachable
 from trunkline.fleet.ceremonies.ceremony import Ceremony
 from trunkline.fleet.ceremonies.runs import CeremonyReport
 from trunkline.net.fetch import Fetcher
+from trunkline.net.tenant_fetchers import FetcherOf
 
 log = logging.getLogger("trunkline.fleet")
 _HEADERS = [("Content-Type", "application/json")]
@@ -19,12 +20,12 @@ _SUCCESS = 200
 
 
 class RunReports:
-    """Posts reports. What came by the API goes by the egress rule, what a file says where the operator wants.
+    """Posts reports: of what came by the API by the egress rule of its tenant, of what a file says anywhere.
 
     `variable` gives the value of a variable of the environment.
     """
 
-    def __init__(self, guarded: Fetcher, own: Fetcher, variable: Callable[[str], str | None]) -> None:
+    def __init__(self, guarded: FetcherOf, own: Fetcher, variable: Callable[[str], str | None]) -> None:
         self._guarded = guarded
         self._own = own
         self._variable = variable
@@ -48,7 +49,7 @@ class RunReports:
         if one.notify_env:
             return self._variable(one.notify_env) or "", self._own
         if one.form.notify_webhook:
-            return one.form.notify_webhook, self._own if one.owner == "file" else self._guarded
+            return one.form.notify_webhook, self._own if one.owner == "file" else self._guarded(one.tenant)
         channel = one.form.notify_channel.upper().replace("-", "_")
         return self._variable(f"DISCORD_WEBHOOK_{channel}") or "", self._own
 

@@ -1,0 +1,65 @@
+"""Each tenant is dialled for by its own rule, over connections of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from trunkline.errors import Unreachable
+from trunkline.net.egress import Egress
+from trunkline.net.tenant_fetchers import TenantFetchers
+
+
+@asynccontextmanager
+async def receiver(seen: list[int]) -> AsyncGenerator[str]:
+    """Answers on kept connections; `seen` has the number of the connection of each request."""
+    count = 0
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal count
+        count += 1
+        mine = count
+        while head := await reader.readline():
+            while (await reader.readline()).strip():
+                pass
+            assert head.startswith(b"GET")
+            seen.append(mine)
+            writer.write(b"HTTP/1.1 204 X\r\ncontent-length: 0\r\n\r\n")
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
+
+
+def test_connections_are_not_shared_over_rules_and_end_with_the_rule() -> None:
+    async def scene() -> None:
+        everybody = Egress(hosts=["127.0.0.1"])
+        own = {"north": Egress(hosts=["127.0.0.1"]), "south": Egress()}
+        fetchers = TenantFetchers(everybody, timeout_s=5)
+        fetchers.egress_of = lambda tenant: own.get(tenant, everybody)
+        seen: list[int] = []
+        async with receiver(seen) as url:
+            for tenant in ("a", "b", "north", "north"):
+                assert (await fetchers.find(tenant).get(url)).status == 204
+            assert fetchers.find("a") is fetchers.find("b") is fetchers.shared
+            # Those without a rule of their own share connections; who has one has its own.
+            assert seen == [1, 1, 2, 2]
+            with pytest.raises(Unreachable, match="not public"):
+                await fetchers.find("south").get(url)
+            # The same rule again closes nothing; another one closes what was open under it.
+            own["north"].allow(["127.0.0.1"], [])
+            await fetchers.find("north").get(url)
+            own["north"].allow([], ["127.0.0.1/32"])
+            await fetchers.find("north").get(url)
+            assert seen[4:] == [2, 3]
+            own["north"].allow([], [])
+            with pytest.raises(Unreachable, match="not public"):
+                await fetchers.find("north").get(url)
+            await fetchers.close()
+
+    asyncio.run(asyncio.wait_for(scene(), 30))
