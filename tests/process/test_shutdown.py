@@ -66,7 +66,7 @@ async def stay(text: str) -> str:
     "store": '''
 import asyncio
 from trunkline import Agent
-from trunkline.store.sqlite import nodes as sqlite
+from trunkline.store.sqlite import store as sqlite
 
 agent = Agent("hangs")
 

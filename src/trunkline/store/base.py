@@ -13,7 +13,7 @@ from typing import Protocol
 from trunkline.log.events import AnyEvent, Recorded
 from trunkline.log.head import Head
 from trunkline.store.group_commit import Ack, Observer
-from trunkline.store.parts import Clock, Docs, Heads, Maintenance, Nodes, Outbox
+from trunkline.store.parts import Clock, Database, Docs, Heads, Maintenance, Nodes, Outbox
 from trunkline.store.records import Cursor, Dedup, Hint, OutboxEntry, Poll, TailRecord
 
 
@@ -77,57 +77,30 @@ class Log(Protocol):
         ...
 
 
-class Store(Protocol):
+class Store:
     """One store by its parts, and its life: opened once, on the loop that uses it, then closed."""
 
-    @property
-    def log(self) -> Log:
-        """The events of every task."""
-        ...
+    log: Log
+    heads: Heads
+    docs: Docs
+    outbox: Outbox
+    nodes: Nodes
+    maintenance: Maintenance
+    # Whether other processes may write to it too.
+    shared: bool
 
-    @property
-    def heads(self) -> Heads:
-        """One folded row for each task."""
-        ...
-
-    @property
-    def docs(self) -> Docs:
-        """Documents: keys, configuration, cursors."""
-        ...
-
-    @property
-    def outbox(self) -> Outbox:
-        """Deliveries to webhooks."""
-        ...
-
-    @property
-    def nodes(self) -> Nodes:
-        """The processes that run tasks."""
-        ...
-
-    @property
-    def clock(self) -> Clock:
-        """The time that all replicas agree on."""
-        ...
-
-    @property
-    def maintenance(self) -> Maintenance:
-        """Retention and checks."""
-        ...
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.clock = Clock(database)
 
     @property
     def migrated(self) -> tuple[int, int]:
         """The version of the schema before it was opened, and after."""
-        ...
-
-    @property
-    def shared(self) -> bool:
-        """Whether other processes may write to it too."""
-        ...
+        return self._database.migrated
 
     def observe(self, observer: Observer) -> None:
         """Have every group of appends told when it has ended."""
-        ...
+        self._database.group_commit.observer = observer
 
     async def open(self) -> None:
         """Migrate the database and start the store.
@@ -136,8 +109,8 @@ class Store(Protocol):
             StoreInUse: another process has it; the message names the way out.
             StoreError: it cannot be opened, or was written by a newer version.
         """
-        ...
+        await self._database.open()
 
     async def close(self) -> None:
         """Write what was accepted, then let go."""
-        ...
+        await self._database.close()

@@ -226,7 +226,7 @@ class Doc(Struct, frozen=True, gc=False):
 
 
 class AddedDoc(Struct, frozen=True, gc=False):
-    """A document that is written beside another one of its tenant, and must not be there yet."""
+    """A document to be written; one that goes beside another of its tenant must not be there yet."""
 
     kind: str
     id: str

@@ -21,7 +21,7 @@ from trunkline.log.head import Head
 from trunkline.store.check import check
 from trunkline.store.postgres import maintenance, sessions
 from trunkline.store.postgres.address import EVERY_TENANT
-from trunkline.store.postgres.sessions import fetch
+from trunkline.store.postgres.database import PostgresDatabase
 from trunkline.store.postgres.store import PostgresStore
 from trunkline.store.records import Dedup, DeliveryOutcome, DeliveryResult, Fault, OutboxEntry, TaskRef
 from trunkline.store.url import store_from_url
@@ -298,10 +298,11 @@ def test_a_caller_whose_clock_is_wrong_waits_neither_longer_nor_shorter(
 
 def test_a_check_has_a_limit_of_its_own_and_goes_in_pages(run, postgres_url, opened, monkeypatch):
     pages: list[str] = []
+    rows = PostgresDatabase.rows
 
-    async def noted(connection, name, **values):
+    async def noted(database, name, *tenant, **values):
         pages.append(name)
-        return await fetch(connection, name, **values)
+        return await rows(database, name, *tenant, **values)
 
     async def case():
         async with opened(postgres_url) as store:
@@ -317,7 +318,7 @@ def test_a_check_has_a_limit_of_its_own_and_goes_in_pages(run, postgres_url, ope
                 )
             )
         monkeypatch.setattr(maintenance, "PAGE_CHECKED", 2)
-        monkeypatch.setattr(maintenance, "fetch", noted)
+        monkeypatch.setattr(PostgresDatabase, "rows", noted)
         # What answers callers within seconds has no say here.
         monkeypatch.setattr(sessions, "READ_SECONDS", 0.0)
         reader = PostgresStore(postgres_url, read_only=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trunkline.errors import Misuse, StoreError
 from trunkline.store.group_commit import Entry, GroupCommit
@@ -24,11 +25,22 @@ from trunkline.store.postgres.address import (
 from trunkline.store.postgres.append import PostgresAppends
 from trunkline.store.postgres.hints import PostgresHints
 from trunkline.store.postgres.liveness import Liveness
-from trunkline.store.postgres.sessions import SNAPSHOT_SECONDS, KeptSession, Pool, Snapshot, hang_up
+from trunkline.store.postgres.sessions import (
+    SNAPSHOT_SECONDS,
+    TEXTS,
+    KeptSession,
+    Pool,
+    Snapshot,
+    fetch,
+    fetch_text,
+    hang_up,
+)
 from trunkline.store.records import DocHint, Hint
 from trunkline.store.statements import Migration, migrations
 
 if TYPE_CHECKING:
+    from asyncpg import Record
+
     from trunkline.store.postgres.address import Connection
 
 _logger = logging.getLogger("trunkline.store")
@@ -166,6 +178,24 @@ class PostgresDatabase:
         """Run a call that writes, as this tenant."""
         self.check()
         return self._pool.change(call, tenant)
+
+    # What the parts of every store ask, by the names of statements
+
+    sql = TEXTS
+
+    async def rows(self, name: str, tenant: str | None = None, /, **values: Any) -> list[Record]:
+        """See `Database`."""
+        return await self.rows_of(TEXTS[name], tenant, **values)
+
+    async def rows_of(self, text: str, tenant: str | None = None, /, **values: Any) -> list[Record]:
+        """See `Database`."""
+        call = partial(fetch_text, text=text, tenant=tenant, **values)
+        return await self.read(EVERY_TENANT if tenant is None else tenant, call)
+
+    async def write(self, name: str, tenant: str | None = None, /, **values: Any) -> int:
+        """See `Database`; the statement gives a row for each that it changes."""
+        call = partial(fetch, name=name, tenant=tenant, **values)
+        return len(await self.change(call, EVERY_TENANT if tenant is None else tenant))
 
     def tell_docs(self, kind: str) -> None:
         """Tell who listens, here and at the other replicas, that documents of a kind have changed."""

@@ -16,6 +16,7 @@ from trunkline.log.fold import State
 from trunkline.log.head import Head, head_after
 from trunkline.log.ids import Position
 from trunkline.store.columns import NUMBERS, HeadRow, filters, head_page
+from trunkline.store.parts import Heads
 from trunkline.store.postgres.address import EVERY_TENANT
 from trunkline.store.postgres.database import PostgresDatabase
 from trunkline.store.postgres.sessions import TEXTS, Statement, fetch
@@ -66,16 +67,12 @@ class PostgresLog:
         return f"{xid}.0."
 
 
-class PostgresHeads:
+class PostgresHeads(Heads):
     """The table `tasks`, folded from the log."""
 
     def __init__(self, database: PostgresDatabase) -> None:
+        super().__init__(database)
         self._database = database
-
-    async def get(self, tenant: str, task_id: str) -> Head | None:
-        """See `Heads`."""
-        rows = await self._database.read(tenant, partial(fetch, name="head", tenant=tenant, task_id=task_id))
-        return HeadRow(*rows[0]).head() if rows else None
 
     async def list(self, tenant: str, where: Where, *, size: int, after: Position | None = None) -> HeadPage:
         """See `Heads`."""

@@ -11,12 +11,12 @@ from trunkline.log.compact import compact
 from trunkline.log.encoding import DECODE_ERRORS, encode
 from trunkline.log.events import spanned
 from trunkline.store.columns import DAY_MS, LARGEST_BYTES, LONG_EVENTS, LONG_ROWS
-from trunkline.store.postgres.address import EVERY_TENANT
+from trunkline.store.parts import Maintenance
 from trunkline.store.postgres.database import PostgresDatabase
 from trunkline.store.postgres.log import appends_of
 from trunkline.store.postgres.nodes import PostgresNodes
 from trunkline.store.postgres.sessions import fetch
-from trunkline.store.records import Cursor, Fault, TaskRef
+from trunkline.store.records import Fault
 
 if TYPE_CHECKING:
     from trunkline.store.postgres.address import Connection
@@ -35,10 +35,11 @@ _BEGINNING = -(1 << 62)
 _Ended = tuple[int, str, str]
 
 
-class PostgresMaintenance:
+class PostgresMaintenance(Maintenance):
     """Retention, compaction and checks over all replicas."""
 
     def __init__(self, database: PostgresDatabase, nodes: PostgresNodes) -> None:
+        super().__init__(database)
         self._database = database
         self._nodes = nodes
 
@@ -75,26 +76,18 @@ class PostgresMaintenance:
             [await self._compact(agent, before) for agent in await self._database.change(_ended_agents)]
         )
 
-    async def tasks(self, cursor: Cursor, limit: int = 500) -> tuple[list[TaskRef], Cursor]:
-        """See `Maintenance`."""
-        call = partial(fetch, name="every_task", after=cursor, limit=limit)
-        rows = await self._database.read(EVERY_TENANT, call)
-        found = [TaskRef(tenant, task_id) for task_id, tenant in rows]
-        return found, found[-1].task_id if found else cursor
-
     async def faults(self) -> list[Fault]:
         """See `Maintenance`."""
         found: dict[str, Fault] = {}
         task_id, first, after = "", 0, ""
-        logs = partial(fetch, name="without_first", limit=PAGE_CHECKED)
-        while rows := await self._database.read(EVERY_TENANT, partial(logs, task_id=task_id, first=first)):
-            ((task_id, first, lost),) = rows
+        rows = self._database.rows
+        while page := await rows("without_first", task_id=task_id, first=first, limit=PAGE_CHECKED):
+            ((task_id, first, lost),) = page
             found |= {one: Fault(one, "has events but not the first one") for one in lost}
-        deliveries = partial(fetch, name="without_task", limit=PAGE_CHECKED)
-        while rows := await self._database.read(EVERY_TENANT, partial(deliveries, after=after)):
-            after = rows[-1][0]
+        while page := await rows("without_task", after=after, limit=PAGE_CHECKED):
+            after = page[-1][0]
             text = "a delivery of a task that is not there: {}"
-            found |= {name: Fault(task, text.format(name)) for name, task, there in rows if not there}
+            found |= {name: Fault(task, text.format(name)) for name, task, there in page if not there}
         return list(found.values())
 
     async def _compact(self, agent: str, before: int) -> int:

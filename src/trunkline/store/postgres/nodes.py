@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 from trunkline.store.columns import STATES, orphan
-from trunkline.store.postgres.address import EVERY_TENANT
+from trunkline.store.parts import Nodes
 from trunkline.store.postgres.database import PostgresDatabase
 from trunkline.store.postgres.liveness import GRACE_SECONDS
-from trunkline.store.postgres.sessions import fetch
-from trunkline.store.records import NodeRecord, Orphan, TaskRef, Waiting
+from trunkline.store.records import NodeRecord, Orphan, Waiting
 
 # How often all running tasks are looked at for nodes that nobody has heard of.
 SEARCH_SECONDS = 5.0
@@ -59,10 +57,11 @@ def lives(signs: NodeSigns, *, ttl_ms: int, calm: bool) -> bool | None:
     return None
 
 
-class PostgresNodes:
+class PostgresNodes(Nodes):
     """A node is dead if it never joined, has left, lost all its sessions, or was silent for too long."""
 
     def __init__(self, database: PostgresDatabase, ttl_s: float) -> None:
+        super().__init__(database)
         self._database = database
         self._ttl_ms = round(ttl_s * 1000)
         self._searched = -SEARCH_SECONDS
@@ -83,7 +82,7 @@ class PostgresNodes:
         if self._database.liveness.holds(node):
             await self._database.liveness.leave(node)
         else:
-            await self._database.change(partial(fetch, name="leave", nodes=[node]))
+            await self._database.write("leave", nodes=[node])
 
     async def alive(self, node: str) -> bool:
         """See `Nodes`."""
@@ -106,9 +105,8 @@ class PostgresNodes:
         """See `Nodes`."""
         living = await self._living()
         search = time.monotonic() - self._searched >= SEARCH_SECONDS
-        call = partial(
-            fetch,
-            name="orphans",
+        rows = await self._database.rows(
+            "orphans",
             agents=agents,
             # Nobody's tasks among them: those that a node has released.
             dead=["", *(node for node, carried in living.items() if carried is None)],
@@ -116,36 +114,16 @@ class PostgresNodes:
             now=self._database.now_ms(),
             limit=limit,
         )
-        rows = await self._database.read(EVERY_TENANT, call)
         # While there are some, the next look is a search again.
         if search and not rows:
             self._searched = time.monotonic()
         return [orphan(*row) for row in rows]
 
-    async def claimed(
-        self, node: str, agents: Sequence[str], limit: int = 100, after: str = ""
-    ) -> list[Orphan]:
-        """See `Nodes`."""
-        call = partial(fetch, name="claimed", node=node, agents=agents, limit=limit, after=after)
-        return [Orphan(*row) for row in await self._database.read(EVERY_TENANT, call)]
-
     async def waiting(self, tenant: str | None = None, limit: int = 100, after: str = "") -> list[Waiting]:
         """See `Nodes`."""
         carried = [agent for agents in (await self._living()).values() for agent in agents or ()]
-        call = partial(fetch, name="waiting", tenant=tenant, carried=carried, limit=limit, after=after)
-        rows = await self._database.read(EVERY_TENANT, call)
+        rows = await self._database.rows("waiting", tenant, carried=carried, limit=limit, after=after)
         return [Waiting(of, task_id, agent, STATES[state]) for of, task_id, agent, state in rows]
-
-    async def rested_children(self, limit: int = 100) -> list[TaskRef]:
-        """See `Nodes`."""
-        call = partial(fetch, name="rested_children", now=self._database.now_ms(), limit=limit)
-        rows = await self._database.read(EVERY_TENANT, call)
-        return [TaskRef(*row) for row in rows]
-
-    async def open_children_of_ended(self, limit: int = 100) -> list[TaskRef]:
-        """See `Nodes`."""
-        call = partial(fetch, name="open_children_of_ended", limit=limit)
-        return [TaskRef(*row) for row in await self._database.read(EVERY_TENANT, call)]
 
     async def _living(self) -> dict[str, list[str] | None]:
         """The nodes that joined and were not tidied away: the agents of each that lives, None if dead."""
@@ -166,7 +144,7 @@ class PostgresNodes:
         return {node: (not is_dead(node, alive), signs) for node, (alive, signs) in found.items()}
 
     async def _look(self) -> dict[str, tuple[bool | None, NodeSigns]]:
-        rows = await self._database.read(EVERY_TENANT, partial(fetch, name="nodes"))
+        rows = await self._database.rows("nodes")
         found = [NodeSigns(*row) for row in rows]
         # Asked only now: whoever sees its own lock free, or took it anew, was cut before it looked.
         liveness = self._database.liveness

@@ -8,16 +8,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from trunkline.clock import now_ms
-from trunkline.store.columns import PAGE_EXPIRED, delivery_filters
+from trunkline.store.columns import PAGE_EXPIRED
 from trunkline.store.fairness import Due, choose, fair_lanes
-from trunkline.store.postgres.address import EVERY_TENANT
+from trunkline.store.parts import Outbox
 from trunkline.store.postgres.database import PostgresDatabase
-from trunkline.store.postgres.sessions import TEXTS, Statement, Value, fetch
+from trunkline.store.postgres.sessions import TEXTS, fetch
 from trunkline.store.records import (
     EVERYTHING,
     Delivery,
     DeliveryOutcome,
-    DeliveryRecord,
     DeliveryResult,
     Shares,
 )
@@ -26,10 +25,11 @@ if TYPE_CHECKING:
     from trunkline.store.postgres.address import Connection
 
 
-class PostgresOutbox:
+class PostgresOutbox(Outbox):
     """Deliveries of all replicas."""
 
     def __init__(self, database: PostgresDatabase) -> None:
+        super().__init__(database)
         self._database = database
 
     async def take(
@@ -49,39 +49,9 @@ class PostgresOutbox:
         """See `Outbox`."""
         await self._database.change(partial(_settle, settled=settled, now=self._database.now_ms()))
 
-    async def expire(self, lane: str, before: int, note: str) -> int:
-        """See `Outbox`."""
-        count, now = 0, self._database.now_ms()
-        call = partial(_expire, lane=lane, before=before, now=now, note=note)
-        while page := await self._database.change(call):
-            count += page
-        return count
-
-    async def list(
-        self,
-        *,
-        tenant: str | None = None,
-        task_id: str | None = None,
-        state: str | None = None,
-        limit: int = 100,
-        after: str = "",
-    ) -> list[DeliveryRecord]:
-        """See `Outbox`."""
-        chosen = " ".join(TEXTS[name] for name in delivery_filters(tenant, task_id, state, after))
-        statement = Statement(TEXTS["deliveries"].replace("/*filters*/", chosen))
-        given: dict[str, Value] = {
-            "tenant": tenant, "task_id": task_id, "state": state, "limit": limit, "after": after
-        }  # fmt: skip
-        rows = await self._database.read(
-            EVERY_TENANT if tenant is None else tenant,
-            lambda connection: connection.fetch(statement.text, *statement.values(given)),
-        )
-        return [DeliveryRecord(*row) for row in rows]
-
-    async def replay(self, delivery_id: str) -> bool:
-        """See `Outbox`."""
-        call = partial(fetch, name="replay", id=delivery_id, now=self._database.now_ms())
-        return bool(await self._database.change(call))
+    async def _expire_page(self, lane: str, before: int, note: str) -> int:
+        now = self._database.now_ms()
+        return await self._database.change(partial(_expire, lane=lane, before=before, now=now, note=note))
 
 
 async def _take(

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 from trunkline.errors import StoreError
@@ -54,14 +55,21 @@ class Statement:
         return [given[name] for name in self.names]
 
 
+# Those that are put together from several are as many as there are filters.
+_statement = lru_cache(maxsize=512)(Statement)
 TEXTS = statements("postgres")
-SQL: Mapping[str, Statement] = {name: Statement(text) for name, text in TEXTS.items()}
+SQL: Mapping[str, Statement] = {name: _statement(text) for name, text in TEXTS.items()}
 _SET_TENANT = SQL["set_tenant"].text
 
 
 async def fetch(connection: Connection, name: str, **values: Value) -> list[Record]:
     """The rows of a named statement."""
-    statement = SQL[name]
+    return await fetch_text(connection, TEXTS[name], **values)
+
+
+async def fetch_text(connection: Connection, text: str, **values: Value) -> list[Record]:
+    """The rows of a statement."""
+    statement = _statement(text)
     return await connection.fetch(statement.text, *statement.values(values))
 
 

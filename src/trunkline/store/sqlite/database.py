@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
 from trunkline.errors import Misuse, StoreError, StoreInUse
@@ -23,7 +23,7 @@ from trunkline.store.hints import DOC_POLL_EVERY, HintBroadcast
 from trunkline.store.records import DocHint, Hint
 from trunkline.store.sqlite.append_plan import AppendPlan
 from trunkline.store.sqlite.writer import MemoryWriter, SqliteTransactions, WriterThread
-from trunkline.store.statements import Migration, migrations, statements
+from trunkline.store.statements import Migration, json_text, migrations, statements
 
 T = TypeVar("T")
 
@@ -195,6 +195,28 @@ class SqliteDatabase:
         connection.execute("BEGIN")
         return connection
 
+    # What the parts of every store ask, by the names of statements
+
+    sql = _SQL
+
+    async def rows(self, name: str, tenant: str | None = None, /, **values: Any) -> list[Any]:
+        """See `Database`."""
+        return await self.rows_of(_SQL[name], tenant, **values)
+
+    async def rows_of(self, text: str, tenant: str | None = None, /, **values: Any) -> list[Any]:
+        """See `Database`."""
+        given = _parameters(tenant, values)
+        return await self.read(lambda connection: connection.execute(text, given).fetchall())
+
+    async def write(self, name: str, tenant: str | None = None, /, **values: Any) -> int:
+        """See `Database`."""
+        given = _parameters(tenant, values)
+        return await self.change(lambda connection: connection.execute(_SQL[name], given).rowcount)
+
+    def tell_docs(self, kind: str) -> None:
+        """See `Database`."""
+        self.doc_hints.tell([DocHint(kind)])
+
     def change(self, call: Callable[[sqlite3.Connection], T], /) -> Awaitable[T]:
         """Run a call with the writer's connection, inside a transaction."""
         if self._refusal or self._read_only:
@@ -294,6 +316,16 @@ class FileLock:
         os.ftruncate(self._fd, 0)
         os.close(self._fd)
         self._fd = -1
+
+
+def _parameters(tenant: str | None, values: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a statement; a list is one text, which the statement reads by `json_each`."""
+    lists = {
+        name: json_text(cast("Sequence[str]", value))
+        for name, value in values.items()
+        if isinstance(value, list | tuple)
+    }
+    return {"tenant": tenant, **values, **lists}
 
 
 def _identity(path: str) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from trunkline.log.fold import State
 from trunkline.log.head import Head, head_after
 from trunkline.log.ids import Position
 from trunkline.store.columns import HeadRow, filters, head_page
+from trunkline.store.parts import Heads
 from trunkline.store.records import START, Cursor, HeadPage, Hint, Poll, TailRecord, Where
 from trunkline.store.sqlite.append_plan import NO_HEAD, listed
 from trunkline.store.sqlite.database import SqliteDatabase
@@ -87,18 +88,12 @@ class SqliteLog:
         return START if last is None else str(last)
 
 
-class SqliteHeads:
+class SqliteHeads(Heads):
     """The columns of `tasks` that are folded from the log."""
 
     def __init__(self, database: SqliteDatabase) -> None:
+        super().__init__(database)
         self._database = database
-
-    async def get(self, tenant: str, task_id: str) -> Head | None:
-        """See `Heads`."""
-        row = await self._database.read(
-            lambda connection: connection.execute(_SQL["head"], (task_id, tenant)).fetchone()
-        )
-        return None if row is None else HeadRow(*row).head()
 
     async def list(self, tenant: str, where: Where, *, size: int, after: Position | None = None) -> HeadPage:
         """See `Heads`."""

@@ -18,7 +18,8 @@ from trunkline.log.compact import Append, compact
 from trunkline.log.encoding import DECODE_ERRORS, decode, encode
 from trunkline.log.events import Compacted
 from trunkline.store.columns import DAY_MS, LARGEST_BYTES, LONG_EVENTS, LONG_ROWS
-from trunkline.store.records import Cursor, Fault, TaskRef
+from trunkline.store.parts import Maintenance
+from trunkline.store.records import Fault
 from trunkline.store.sqlite.append_plan import Key, RowsStatement
 from trunkline.store.sqlite.database import SqliteDatabase
 from trunkline.store.statements import Value, json_text, statements
@@ -49,10 +50,11 @@ class Shorter(Struct, gc=False):
     bodies: list[tuple[int, bytes]]
 
 
-class SqliteMaintenance:
+class SqliteMaintenance(Maintenance):
     """Retention, compaction and checks of one file."""
 
     def __init__(self, database: SqliteDatabase) -> None:
+        super().__init__(database)
         self._database = database
         self._keys_at: int | None = None
 
@@ -91,15 +93,6 @@ class SqliteMaintenance:
             await self._database.change(partial(_put_mark, value=after))
         await self._give_back()
         return count
-
-    async def tasks(self, cursor: Cursor, limit: int = 500) -> tuple[list[TaskRef], Cursor]:
-        """See `Maintenance`."""
-        values = {"after": cursor, "limit": limit}
-        rows = await self._database.read(
-            lambda connection: connection.execute(_SQL["tasks"], values).fetchall()
-        )
-        found = [TaskRef(tenant, task_id) for tenant, task_id in rows]
-        return found, found[-1].task_id if found else cursor
 
     async def faults(self) -> list[Fault]:
         """See `Maintenance`."""

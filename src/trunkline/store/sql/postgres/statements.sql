@@ -513,7 +513,7 @@ LIMIT :limit::bigint;
 SELECT
     pg_snapshot_xmin(pg_current_snapshot())::text, d.xid::text, d.tenant, d.id, d.rev, d.body, d.gone_at IS NOT NULL
 FROM (VALUES (1)) AS always (one)
-    LEFT JOIN docs AS d ON d.kind = :kind AND (d.xid, d.tenant, d.id) > (:xid::text::xid8, :tenant, :id)
+    LEFT JOIN docs AS d ON d.kind = :kind AND (d.xid, d.tenant, d.id) > (:xid::text::xid8, :after, :after_id)
 ORDER BY d.xid, d.tenant, d.id
 LIMIT :limit::bigint;
 
@@ -546,7 +546,7 @@ LIMIT :limit::bigint;
 
 -- Also those that only a head or a row in the middle of a log tells of.
 -- name: every_task
-SELECT DISTINCT task_id, tenant
+SELECT DISTINCT tenant, task_id
 FROM (
     (
         SELECT task_id, tenant FROM events

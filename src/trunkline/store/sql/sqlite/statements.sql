@@ -103,7 +103,7 @@ ORDER BY e.id;
 SELECT
     task_id, coalesce(context_id, task_id), owner, state, status_at, seq, node, agent, parent, child, wake_at
 FROM tasks
-WHERE task_id = ? AND tenant = ? AND state IS NOT NULL;
+WHERE task_id = :task_id AND tenant = :tenant AND state IS NOT NULL;
 
 -- The marks are filled with the filters below that a caller asked for. An owner is there when a
 -- head is, and its index knows it.
@@ -163,13 +163,13 @@ DELETE FROM nodes;
 UPDATE outbox SET lease_until = 0 WHERE lease_until > 0 AND due IS NOT NULL;
 
 -- name: join
-INSERT OR REPLACE INTO nodes (id, beat, agents) VALUES (?, ?, ?);
+INSERT OR REPLACE INTO nodes (id, beat, agents) VALUES (:node, :beat, :agents);
 
 -- name: beat
 UPDATE nodes SET beat = ? WHERE id = ?;
 
 -- name: leave
-DELETE FROM nodes WHERE id = ?;
+DELETE FROM nodes WHERE id = :node;
 
 -- name: nodes
 SELECT id, agents, beat FROM nodes ORDER BY id;
@@ -313,8 +313,8 @@ WHERE id IN (
 
 -- name: replay
 UPDATE outbox
-SET due = ?, attempts = 0, state = 'pending'
-WHERE id = ? AND due IS NULL;
+SET due = :now, attempts = 0, state = 'pending'
+WHERE id = :id AND due IS NULL;
 
 -- A plus keeps an index out of it: everybody may be of one tenant, and a task has few deliveries.
 -- name: deliveries
@@ -347,36 +347,36 @@ AND state = :state AND state IN ('dead', 'dropped');
 AND id < :after;
 
 -- name: fire
-INSERT OR IGNORE INTO fires (schedule, planned_at) VALUES (?, ?);
+INSERT OR IGNORE INTO fires (schedule, planned_at) VALUES (:schedule, :planned_at);
 
 -- name: get_doc
-SELECT id, rev, body FROM docs WHERE tenant = ? AND kind = ? AND id = ? AND gone_at IS NULL;
+SELECT id, rev, body FROM docs WHERE tenant = :tenant AND kind = :kind AND id = :id AND gone_at IS NULL;
 
 -- name: list_docs
 SELECT id, rev, body
 FROM docs
-WHERE tenant = ? AND kind = ? AND id > ? AND gone_at IS NULL
+WHERE tenant = :tenant AND kind = :kind AND id > :after AND gone_at IS NULL
 ORDER BY id
-LIMIT ?;
+LIMIT :limit;
 
 -- name: doc_kinds
 SELECT DISTINCT kind
 FROM docs
-WHERE tenant = ? AND gone_at IS NULL;
+WHERE tenant = :tenant AND gone_at IS NULL;
 
 -- name: every_doc
 SELECT tenant, id, rev, body
 FROM docs
-WHERE kind = ? AND (tenant, id) > (?, ?) AND gone_at IS NULL
+WHERE kind = :kind AND (tenant, id) > (:after, :after_id) AND gone_at IS NULL
 ORDER BY tenant, id
-LIMIT ?;
+LIMIT :limit;
 
 -- name: doc_changes
 SELECT tenant, id, rev, body, gone_at IS NOT NULL, changed
 FROM docs
-WHERE kind = ? AND changed > ?
+WHERE kind = :kind AND changed > :after
 ORDER BY changed
-LIMIT ?;
+LIMIT :limit;
 
 -- name: put_doc
 INSERT OR REPLACE INTO docs (tenant, kind, id, rev, body, changed)
@@ -511,7 +511,7 @@ SELECT page_count, freelist_count FROM pragma_page_count, pragma_freelist_count;
 -- name: give_back
 PRAGMA incremental_vacuum(1);
 
--- name: tasks
+-- name: every_task
 SELECT tenant, task_id FROM tasks WHERE task_id > :after ORDER BY task_id LIMIT :limit;
 
 -- What no task's own log can tell. Keys outlive their tasks, so they are no fault.
