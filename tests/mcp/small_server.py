@@ -6,7 +6,7 @@ import asyncio
 import os
 from typing import Any
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
 server = MCPServer("small", log_level="CRITICAL")
@@ -22,6 +22,11 @@ async def add(a: int, b: int) -> dict[str, Any]:
 @server.tool(structured_output=False)
 async def say(text: str) -> str:
     return text
+
+
+@server.tool(structured_output=False)
+async def picture() -> Image:
+    return Image(data=b"\x89PNG\x00\xff", format="png")
 
 
 @server.tool()

@@ -13,6 +13,7 @@ from trunkline.fleet.catalogue.listed import CardFacts
 from trunkline.fleet.catalogue.model_entry import ModelEntry
 from trunkline.fleet.ceremonies.api import CeremonyApi
 from trunkline.gateway.model.agent import card_facts, model_agent
+from trunkline.gateway.model.files import input_modes
 from trunkline.gateway.model.folder import FILES
 from trunkline.gateway.model.notes import NOTES, TODOS, NoteBook
 from trunkline.gateway.model.providers import ProviderModels
@@ -55,10 +56,10 @@ class HostModels:
         Raises:
             Misuse: its model cannot be asked: its provider is unknown, or lacks a library or a key.
         """
-        self._parts.models.find(entry.model, entry.base_url, entry.api_key_env)
+        model = self._parts.models.find(entry.model, entry.base_url, entry.api_key_env)
         if entry.advisor is not None:
             self._parts.models.find(entry.advisor.model)
-        return card_facts(entry, now_ms())
+        return card_facts(entry, now_ms(), input_modes(model))
 
     def agent(self, name: str, entry_of: Callable[[str], ModelEntry | None]) -> Agent:
         """The agent of a name, whose entry each tenant may have another."""

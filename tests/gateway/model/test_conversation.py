@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from pydantic_ai.messages import ModelMessage, ModelRequest, TextPart, UserPromptPart
+from pydantic_ai.models.test import TestModel as AnyModel
 
 from trunkline.fleet.catalogue.model_entry import ModelEntry, ModelMemory
-from trunkline.gateway.model.conversation import conversation, instructions
+from trunkline.gateway.model.conversation import content_of, conversation, instructions
+from trunkline.gateway.model.files import CallerFiles
 from trunkline.wire.types import Message, Part, Role
 
 
 def said(role: Role, *parts: Part) -> Message:
     return Message("m", role=role, parts=parts)
+
+
+def told(history: list[Message], memory: ModelMemory) -> list[ModelMessage]:
+    *before, last = history
+    return conversation(before, memory, CallerFiles(AnyModel(), 0), content_of(last, []))
 
 
 def words(messages: list[ModelMessage]) -> list[str]:
@@ -34,7 +41,7 @@ def test_members_of_the_entry_become_instructions() -> None:
 
 
 def test_text_counts_and_of_callers_data_too() -> None:
-    found = conversation(
+    found = told(
         [
             said(Role.USER, Part(text="a"), Part(data={"b": 1})),
             said(Role.AGENT, Part(text="c"), Part(data={"tool": "x", "ok": True})),
@@ -49,7 +56,7 @@ def test_text_counts_and_of_callers_data_too() -> None:
 
 def test_the_newest_messages_are_kept_within_their_bounds_and_the_last_always() -> None:
     history = [said(Role.USER, Part(text=str(n) * 10)) for n in range(5)]
-    assert words(conversation(history, ModelMemory(messages=2))) == ["2" * 10, "3" * 10, "4" * 10]
-    assert words(conversation(history, ModelMemory(bytes=25))) == ["2" * 10, "3" * 10, "4" * 10]
-    assert words(conversation(history, ModelMemory(messages=0))) == ["4" * 10]
-    assert words(conversation(history, ModelMemory(bytes=0))) == ["4" * 10]
+    assert words(told(history, ModelMemory(messages=2))) == ["2" * 10, "3" * 10, "4" * 10]
+    assert words(told(history, ModelMemory(bytes=25))) == ["2" * 10, "3" * 10, "4" * 10]
+    assert words(told(history, ModelMemory(messages=0))) == ["4" * 10]
+    assert words(told(history, ModelMemory(bytes=0))) == ["4" * 10]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 import threading
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.model.hub import Caller, opened, run
+from tests.gateway.model.hub import Caller, named, opened, run
 from tests.gateway.model.openai_server import ModelServer, Reply, results
 from trunkline.errors import Misuse
 from trunkline.gateway.model.tools import TOOLS, read_arguments
@@ -149,6 +150,14 @@ def test_tools_of_mcp_servers_and_of_the_schedule(tmp_path: Path, monkeypatch: p
             assert found[2] == "hello"
             assert "on purpose" in found[3] and found[3].startswith("ERR: ")
             assert found[4] == "ERR: the manifest has no server 'none'; it has small"
+            drawn = json.dumps([("mcp", {"server": "small", "tool": "picture"})])
+            task = await ask.say("helper", drawn)
+            assert results(server.asked[-1])[-1] == "picture-1.png was given to the caller."
+            (picture,) = named(task, "picture-1.png")
+            assert base64.b64decode(picture["parts"][0]["raw"]) == b"\x89PNG\x00\xff"
+            assert picture["parts"][0]["mediaType"] == "image/png"
+            (used,) = named(task, "tool_call")
+            assert used["parts"][0]["data"] == {"tool": "mcp:small.picture", "ok": True}
             daily = {"action": "create", "id": "daily", "schedule": "0 9 * * *", "message": "look"}
             made, again, listed, wrong, gone = await use(
                 ask, server,

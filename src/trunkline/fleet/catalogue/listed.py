@@ -28,7 +28,7 @@ class CardFacts(Struct, frozen=True, kw_only=True):
     """What a card says that the catalogue needs; `at` is when it came, in milliseconds.
 
     `note` is what is odd about it, `private` are the skills that only who is let in is shown. `card` is the
-    whole of it.
+    whole of it; `input_modes` are those of an agent that has none.
     """
 
     at: int
@@ -40,6 +40,7 @@ class CardFacts(Struct, frozen=True, kw_only=True):
     versions: tuple[str, ...] = ()
     note: str = ""
     card: PeerCard | None = None
+    input_modes: tuple[str, ...] = ()
 
 
 class Listed(Struct, frozen=True, kw_only=True):
@@ -59,6 +60,7 @@ class Listed(Struct, frozen=True, kw_only=True):
     versions: tuple[str, ...] = ()
     card_at: int = 0
     card: PeerCard | None = None
+    input_modes: tuple[str, ...] = ()
     breaker: BreakerState = "closed"
 
     def has(self, skill: str) -> bool:
@@ -81,6 +83,7 @@ def list_entry(entry: Entry, facts: CardFacts | None, failure: str, override: Ov
         versions=() if facts is None else facts.versions,
         card_at=0 if facts is None else facts.at,
         card=None if facts is None else facts.card,
+        input_modes=() if facts is None else facts.input_modes,
     )
 
 

@@ -38,7 +38,8 @@ CAPABILITIES = {
 class ModelLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How much one task may use: calls of its model, of tools, of other agents, and seconds for each answer.
 
-    `result_bytes` is what a model is told of the result of one tool.
+    `result_bytes` is what a model is told of the result of one tool, `file_bytes` what it is told of files of
+    its caller; with 0 it takes none.
     """
 
     model_calls: Annotated[int, Meta(ge=1, le=200)] = 16
@@ -46,6 +47,7 @@ class ModelLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     delegations: Annotated[int, Meta(ge=0, le=100)] = 16
     seconds: Annotated[float, Meta(gt=0, le=3600)] = 180.0
     result_bytes: Annotated[int, Meta(ge=256, le=1 << 20)] = 16_384
+    file_bytes: Annotated[int, Meta(ge=0, le=64 << 20)] = 8 << 20
 
 
 class ModelMemory(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

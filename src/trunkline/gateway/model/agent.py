@@ -19,6 +19,8 @@ from trunkline.gateway.model.run import ModelRun, log
 from trunkline.gateway.model.tools import ModelParts
 
 _MODES = ("text/plain", "application/json")
+# Which of them a model reads its profile says.
+_FILES = ("text/*", "image/*", "audio/*", "video/*", "application/*")
 _CHAT = EntrySkill(id="chat", name="Chat", description="Answers what it is asked.", tags=("text",))
 
 
@@ -28,20 +30,24 @@ def skill_of(capability: str) -> EntrySkill:
     return EntrySkill(id=known, name=known, description=description, tags=(capability,))
 
 
-def card_facts(entry: ModelEntry, at: int) -> CardFacts:
-    """What the card of an agent says by its entry: to chat with, and a skill for each capability."""
+def card_facts(entry: ModelEntry, at: int, files: tuple[str, ...] = ()) -> CardFacts:
+    """What the card of an agent says by its entry: to chat with, and a skill for each capability.
+
+    `files` are the media types beyond text that its model reads.
+    """
     return CardFacts(
         at=at,
         description=entry.description,
         skills=(_CHAT, *[skill_of(one) for one in entry.capabilities]),
         streaming=True,
         versions=("1.0", "0.3"),
+        input_modes=(*_MODES, *(files if entry.limits.file_bytes else ())),
     )
 
 
 def model_agent(name: str, entry_of: Callable[[str], ModelEntry | None], parts: ModelParts) -> Agent:
     """The agent of a name for all tenants that have it; `entry_of` gives what it is to each of them."""
-    agent = Agent(name, id=name, on_crash="resume", input_modes=_MODES, output_modes=_MODES)
+    agent = Agent(name, id=name, on_crash="resume", input_modes=(*_MODES, *_FILES), output_modes=_MODES)
 
     async def answer(turn: Turn) -> None:
         current = entry_of(turn.tenant)

@@ -9,6 +9,7 @@ from msgspec import UNSET
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
 
 from trunkline.fleet.catalogue.model_entry import Brevity, ModelEntry, ModelMemory
+from trunkline.gateway.model.files import CallerFiles, FileContent, is_file
 from trunkline.wire.types import Message, Role
 
 _BREVITY: dict[Brevity, str] = {
@@ -29,29 +30,38 @@ def instructions(name: str, entry: ModelEntry, more: Iterable[str] = ()) -> str:
     return "\n".join([*said, *more])
 
 
-def conversation(said: Sequence[Message], memory: ModelMemory) -> list[ModelMessage]:
-    """A conversation as a model reads it: the newest messages, as many as are remembered, and the last one.
+def conversation(
+    said: Sequence[Message], memory: ModelMemory, files: CallerFiles, asked: str | list[FileContent]
+) -> list[ModelMessage]:
+    """A conversation as a model reads it: the newest messages, as many as are remembered, and what is asked.
 
-    Of what an agent said only its text counts, of what a caller said also data.
+    Of what an agent said only its text counts, of what a caller said also data, and files as far as they fit.
     """
-    *before, last = said
-    kept: list[Message] = []
+    found: list[ModelMessage] = [ModelRequest(parts=[UserPromptPart(asked)])]
     left = memory.bytes
-    for one in reversed(before[-memory.messages :] if memory.messages else []):
-        left -= len(text_of(one).encode())
+    for one in reversed(said[-memory.messages :] if memory.messages else []):
+        text = text_of(one)
+        left -= len(text.encode())
         if left < 0:
             break
-        kept.append(one)
-    found: list[ModelMessage] = []
-    for one in [*reversed(kept), last]:
-        text = text_of(one)
-        if not text and one is not last:
+        is_agent = one.role is Role.AGENT
+        content = (
+            text if is_agent else content_of(one, [files.recall(part) for part in one.parts if is_file(part)])
+        )
+        if not content:
             continue
-        if one.role is Role.AGENT:
-            found.append(ModelResponse(parts=[TextPart(text)]))
-        else:
-            found.append(ModelRequest(parts=[UserPromptPart(text)]))
-    return found
+        found.append(
+            ModelResponse(parts=[TextPart(text)])
+            if is_agent
+            else ModelRequest(parts=[UserPromptPart(content)])
+        )
+    return found[::-1]
+
+
+def content_of(message: Message, files: Sequence[FileContent]) -> str | list[FileContent]:
+    """What a caller says: a text, and after it the files that came with it."""
+    text = text_of(message)
+    return [*([text] if text else []), *files] if files else text
 
 
 def text_of(message: Message) -> str:

@@ -6,8 +6,9 @@ Every call of a model and every use of a tool is a step of the task: a run that 
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from mimetypes import guess_type
 from typing import Any, NoReturn, cast
 
@@ -34,12 +35,21 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from trunkline.agent.turn import Turn
-from trunkline.errors import CallFailed, Misuse, Refused, Unreachable
+from trunkline.errors import (
+    CallFailed,
+    ContentTypeNotSupported,
+    InvalidParams,
+    Misuse,
+    Refused,
+    TooLarge,
+    Unreachable,
+)
 from trunkline.fleet.catalogue.model_entry import Advisor, ModelEntry
 from trunkline.fleet.health.prices import price_of
-from trunkline.gateway.model.conversation import conversation, instructions
+from trunkline.gateway.model.conversation import content_of, conversation, instructions
 from trunkline.gateway.model.delegation import Delegation
 from trunkline.gateway.model.failures import EXPECTED, code_of, reason_of
+from trunkline.gateway.model.files import CallerFiles, FetchedFile, FileContent, is_file
 from trunkline.gateway.model.gate import GATE, gate_question, verdict_of
 from trunkline.gateway.model.roster import told_of
 from trunkline.gateway.model.tools import (
@@ -48,18 +58,28 @@ from trunkline.gateway.model.tools import (
     A2aForm,
     AdviceForm,
     AgentForm,
+    MadeFile,
     McpForm,
     ModelParts,
     ModelTool,
+    ToolResult,
     ToolUse,
     Used,
     WriteForm,
     read_arguments,
 )
+from trunkline.net.egress import refusal_text
+from trunkline.wire.types import Message
 
 log = logging.getLogger("trunkline.gateway")
 RESPONSE, TOOL_CALL = "response", "tool_call"
 _ADVICE = "You advise another agent. Answer its question briefly and plainly."
+# Why a message is not read, as callers are told.
+_REFUSALS: dict[type[Refused], str] = {
+    ContentTypeNotSupported: "content_type_not_supported",
+    InvalidParams: "invalid_request",
+    TooLarge: "request_too_large",
+}
 _CUT = "\n[cut: the rest is left out]"
 
 
@@ -74,6 +94,7 @@ class ModelRun:
         self._uses = 0
         self._delegation = Delegation(turn, agent, entry, parts)
         self._redirected = 0
+        self._has_files = False
         advisor = entry.advisor or Advisor(model=entry.model)
         self._advisor = advisor
         # Of an answer that may be held back nothing goes out before.
@@ -88,7 +109,9 @@ class ModelRun:
         turn.answer_name = RESPONSE
         known = self._parts.agents(turn.tenant) if self._offered.keys() & {"agent", "a2a"} else ()
         told = instructions(self._agent, entry, told_of(known, self._agent, self._offered))
-        messages = conversation(turn.history, entry.memory)
+        files = CallerFiles(model, entry.limits.file_bytes)
+        asked = await self._read(files)
+        messages = conversation(self._before(), entry.memory, files, asked)
         cast("ModelRequest", messages[-1]).instructions = told
         for _ in range(entry.limits.model_calls):
             response = await self._ask(model, messages)
@@ -101,6 +124,48 @@ class ModelRun:
                 parts = [UserPromptPart(f"Your advisor does not let this out: {refused} Answer again.")]
             messages.append(ModelRequest(parts=parts, instructions=told))
         turn.fail(f"limit_reached: {entry.limits.model_calls} calls of the model have brought no end.")
+
+    # What it was told.
+
+    def _before(self) -> Sequence[Message]:
+        """What was said before the message that opened the task.
+
+        What is answered within the task is for whoever asked, and not there yet when a run begins.
+        """
+        said, opening = self._turn.history, self._turn.request.message_id
+        at = max([n for n, one in enumerate(said) if one.message_id == opening], default=0)
+        return said[:at]
+
+    async def _read(self, files: CallerFiles) -> str | list[FileContent]:
+        """The message that is to be answered; one with a file that cannot be told ends the task."""
+        turn, found = self._turn, list[FileContent]()
+        request = turn.request
+        for n, part in enumerate(request.parts):
+            place = f"message.parts[{n}]"
+            if part.url is not None:
+                fetched = await turn.step("file", self._fetched, part.url, files.left)
+                if fetched.fault:
+                    turn.reject(f"file_not_fetched: {place}: {fetched.fault}")
+                part = replace(
+                    part, url=None, raw=fetched.raw, media_type=part.media_type or fetched.media_type
+                )
+            if is_file(part):
+                try:
+                    found.append(files.read(part, place))
+                    self._has_files = True
+                except Refused as refused:
+                    turn.reject(f"{_REFUSALS[type(refused)]}: {refused}")
+        return content_of(request, found)
+
+    async def _fetched(self, url: str, limit: int) -> FetchedFile:
+        try:
+            response = await self._parts.fetcher(self._turn.tenant).get(url, limit=max(limit, 1))
+        except Unreachable as error:
+            return FetchedFile(fault=refusal_text(url, error))
+        if response.status != 200:
+            return FetchedFile(fault=f"HTTP {response.status}")
+        kind = response.headers.get("content-type", "")[:NAME_SHOWN]
+        return FetchedFile(kind, base64.b64encode(response.body).decode())
 
     # The model.
 
@@ -149,6 +214,14 @@ class ModelRun:
                 return stream.get()
         except EXPECTED as error:
             self._fail(error)
+        except (AssertionError, RuntimeError) as error:
+            # So the library says of a file that it cannot send to this provider.
+            if not self._has_files:
+                raise
+            log.warning(
+                "model.unread task=%s model=%s error=%a", turn.task_id, entry.model, str(error)[:1000]
+            )
+            turn.reject("content_type_not_supported: the model does not read a file of this message.")
 
     def _settings(self) -> ModelSettings:
         made = ModelSettings(max_tokens=self._entry.max_tokens)
@@ -221,6 +294,7 @@ class ModelRun:
         used = await self._turn.step(f"tool {name}", self._act, tool, form)
         if used.ok and isinstance(form, WriteForm):
             await self._hand_over(form)
+        await self._give(used.files)
         if isinstance(form, McpForm) and form.tool:
             return replace(used, label=f"mcp:{form.server}.{form.tool}")
         return used
@@ -231,13 +305,21 @@ class ModelRun:
         guessed = guess_type(filename)[0] or ("application/octet-stream" if form.base64 else "text/plain")
         await self._turn.artifact(file=form.body(), name=form.path, filename=filename, media_type=guessed)
 
+    async def _give(self, files: Iterable[MadeFile]) -> None:
+        """Give the caller files that were made, byte for byte."""
+        for one in files:
+            body = base64.b64decode(one.raw)
+            await self._turn.artifact(file=body, name=one.name, filename=one.name, media_type=one.media_type)
+
     async def _act(self, tool: ModelTool, form: Struct) -> Used:
         turn = self._turn
         use = ToolUse(
             f"{turn.task_id}-{self._uses}", turn.tenant, self._agent, turn.caller, self._entry, self._parts
         )
         try:
-            return Used(True, _bounded(await tool.act(use, form), self._entry.limits.result_bytes))
+            given = await tool.act(use, form)
+            made = ToolResult(given) if isinstance(given, str) else given
+            return Used(True, _bounded(made.text, self._entry.limits.result_bytes), files=made.files)
         except (Misuse, CallFailed, Refused, Unreachable) as error:
             return Used(False, str(error))
         except OSError as error:

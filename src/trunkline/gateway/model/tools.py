@@ -10,6 +10,7 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Awaitable, Callable, Sequence
+from mimetypes import guess_extension
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 from urllib.parse import urlencode
@@ -81,6 +82,30 @@ class ToolUse(Struct, frozen=True):
     parts: ModelParts
 
 
+class MadeFile(Struct, frozen=True):
+    """A file for the caller, as it is recorded: its content is base64."""
+
+    name: str
+    media_type: str
+    raw: str
+
+    @classmethod
+    def of(cls, name: str, media_type: str, raw: str) -> MadeFile | None:
+        """The file of these members; None if its content is no base64."""
+        try:
+            base64.b64decode(raw, validate=True)
+        except (binascii.Error, ValueError):
+            return None
+        return cls(f"{name}{guess_extension(media_type) or ''}", media_type[:NAME_SHOWN], raw)
+
+
+class ToolResult(Struct, frozen=True):
+    """What a tool gives beside text for the model: files for the caller."""
+
+    text: str
+    files: tuple[MadeFile, ...] = ()
+
+
 class Used(Struct, frozen=True):
     """What a use of a tool gave, as it is recorded: its text, and the tokens of an advisor.
 
@@ -93,6 +118,7 @@ class Used(Struct, frozen=True):
     response: list[Any] = []
     label: str = ""
     is_framed: bool = False
+    files: tuple[MadeFile, ...] = ()
 
 
 class FetchForm(Struct, forbid_unknown_fields=True):
@@ -281,12 +307,32 @@ async def _todo(use: ToolUse, form: TodoForm) -> str:
             return listed(await book.read(use.tenant, use.agent))
 
 
-async def _mcp(use: ToolUse, form: McpForm) -> str:
+async def _mcp(use: ToolUse, form: McpForm) -> str | ToolResult:
     if not form.tool:
         return _encode(await use.parts.mcp.list_tools(form.server, MCP_S)).decode()
     given = await use.parts.mcp.call_tool(form.server, form.tool, form.arguments, MCP_S)
     only_text = given.get("text") if len(given) == 1 else None
-    return only_text if isinstance(only_text, str) else _encode(given).decode()
+    if isinstance(only_text, str):
+        return only_text
+    blocks = given.get("content") if len(given) == 1 else None
+    files = _made(form.tool, blocks) if isinstance(blocks, list) else ()  # pyright: ignore[reportUnknownArgumentType]
+    if files:
+        # Of the bytes a model could make nothing.
+        return ToolResult("\n".join([f"{one.name} was given to the caller." for one in files]), files)
+    return _encode(given).decode()
+
+
+def _made(tool: str, blocks: list[Any]) -> tuple[MadeFile, ...]:
+    """The pictures and sounds among the blocks of an MCP result."""
+    found: list[MadeFile] = []
+    for block in blocks:
+        match block:
+            case {"type": "image" | "audio", "data": str(data), "mimeType": str(kind)}:
+                made = MadeFile.of(f"{tool}-{len(found) + 1}", kind, data)
+                found += [] if made is None else [made]
+            case _:
+                pass
+    return tuple(found)
 
 
 async def _schedule(use: ToolUse, form: ScheduleForm) -> str:
@@ -328,7 +374,7 @@ class ModelTool(Struct, frozen=True):
     """A tool as models are told of it: its arguments are the members of its form."""
 
     form: type[Struct]
-    act: Callable[[ToolUse, Any], Awaitable[str]] = _of_the_run
+    act: Callable[[ToolUse, Any], Awaitable[str | ToolResult]] = _of_the_run
 
     @property
     def description(self) -> str:
