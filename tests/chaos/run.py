@@ -25,6 +25,7 @@ from tests.chaos import (  # noqa: F401 - their rows enter the table
     durability,
     elsewhere,
     flood,
+    flows,
     half,
     hostile,
     liveness,

@@ -1,7 +1,8 @@
 """Runs of workflows in processes that kill themselves behind a row, and processes that go on with them.
 
-A program: `python -m tests.flow.dying FOLDER CASE CUT…`. It prints one JSON object for the run that nobody kills and
-one for each cut. Each run has a process of its own, forked from this one, and a store of its own.
+A program: `python -m tests.flow.dying FOLDER STORE CASE CUT…`. It prints one JSON object for the run that nobody kills
+and one for each cut. Each run has a process of its own, forked from this one. STORE is the address of a PostgreSQL for
+all of them, or `sqlite`: then each has a file of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from trunkline.run.node import HostedAgent, Limits
 from trunkline.store.group_commit import Ack
 from trunkline.wire.types import Artifact, Part, SendRequest, TaskState
 
-RUN, AGENT = "e", "coder"
+AGENT = "coder"
 # Each with its input and who does its activities.
 CASES: dict[str, tuple[str, dict[str, Any], Any]] = {
     "routing": ("lighthouse-customer-routing", {"ticket_text": "t"}, "in_process"),
@@ -179,8 +180,8 @@ class DyingLog:
                 self.recorded[row.payload["nodeId"]] += 1
 
 
-async def _to_the_end(flows: LocalFlows) -> RunResult:
-    handle = flows.handle(RUN)
+async def _to_the_end(flows: LocalFlows, run: str) -> RunResult:
+    handle = flows.handle(run)
     while True:
         result = await handle.wait()
         match result.status:
@@ -198,11 +199,13 @@ async def _to_the_end(flows: LocalFlows) -> RunResult:
 class Play:
     """One case in one folder; `cut` is 0 for the run that nobody kills."""
 
-    def __init__(self, case: str, folder: Path, cut: int) -> None:
+    def __init__(self, case: str, folder: Path, store: str, cut: int) -> None:
         name, self._given, self._mode = CASES[case]
         self._document = vectors.example(name)
         self._folder = folder / f"{case}-{cut}"
         self._folder.mkdir()
+        self._store = f"sqlite:///{self._folder}/runs.db" if store == "sqlite" else store
+        self._run = f"{case}-{cut}"
         self._cut = cut
         self._notes = self._folder / "notes"
         self._notes.touch()
@@ -210,7 +213,7 @@ class Play:
     def _flows(self) -> LocalFlows:
         noting = Noting(self._notes)
         flows = LocalFlows(
-            f"sqlite:///{self._folder}/runs.db",
+            self._store,
             limits=Limits(park_after_s=0.0),
             carried=[HostedAgent(AGENT, noting)],
             activities=noting,
@@ -229,7 +232,7 @@ class Play:
             dying = DyingLog(log, self._cut or 1 << 30, lambda counted: self._write("recorded", counted))
             log.append = dying.append
             await flows.port.start(
-                CALLER, self._document, self._given, execution_id=RUN, mode=self._mode, wait_s=0.0
+                CALLER, self._document, self._given, execution_id=self._run, mode=self._mode, wait_s=0.0
             )
             await self._end(flows)
             self._write("recorded", dying.recorded)
@@ -241,8 +244,8 @@ class Play:
             await self._end(flows)
 
     async def _end(self, flows: LocalFlows) -> None:
-        result = await _to_the_end(flows)
-        rows = await flows.port.rows(CALLER, RUN)
+        result = await _to_the_end(flows, self._run)
+        rows = await flows.port.rows(CALLER, self._run)
         told = [result.status, result.final_state, result.result, result.error]
         self._write("ended", [told, [[row.name, row.payload.get("nodeId")] for row in rows]])
 
@@ -250,21 +253,36 @@ class Play:
         """What became of it."""
         code = _forked(self.begin)
         before = len(self._notes.read_text().split())
-        if self._cut:
-            assert code == -signal.SIGKILL, f"cut {self._cut}: it ended with {code}"
+        # Appends that come together are one: a run may be over before as many as another run had.
+        is_killed = bool(self._cut) and code == -signal.SIGKILL
+        assert is_killed or code == 0, f"cut {self._cut}: it ended with {code}"
+        if is_killed:
             assert _forked(self.go_on) == 0, f"cut {self._cut}: nobody could go on with it"
-        else:
-            assert code == 0
         told, rows = json.loads((self._folder / "ended").read_text())
         units = self._folder / "units"
         return {
             "cut": self._cut,
+            "killed": is_killed,
             "units": int(units.read_text()) if units.exists() else 0,
             "told": told,
             "rows": rows,
             "recorded": json.loads((self._folder / "recorded").read_text()),
             "calls": Counter(self._notes.read_text().split()[before if self._cut else 0 :]),
         }
+
+
+def faults(whole: dict[str, Any], killed: dict[str, Any]) -> list[str]:
+    """How a run that was killed ended otherwise than the one that nobody killed."""
+    # What is to be called after a kill: all that was not recorded before, and nothing that was.
+    left = Counter[str](whole["recorded"])
+    left.subtract(killed["recorded"])
+    calls = {name: count for name, count in left.items() if count and name in whole["calls"]}
+    same = {"told": whole["told"], "rows": whole["rows"], "calls": calls}
+    return [
+        f"killed behind {killed['cut']}, its {name} are {killed[name]}, not {wanted}"
+        for name, wanted in same.items()
+        if killed[name] != wanted
+    ]
 
 
 def _forked(work: Callable[[], Coroutine[Any, Any, None]]) -> int:
@@ -286,13 +304,13 @@ def main() -> None:
     """Play the case without a cut, then with each; `all` are all there are."""
     # A parent that was not told of its child's end hears of it at the next look, which need not be so late here.
     children.SWEEP_S = 0.1
-    folder, case, words = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
-    whole = Play(case, folder, 0).play()
+    folder, store, case, words = Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:]
+    whole = Play(case, folder, store, 0).play()
     print(json.dumps(whole), flush=True)
     cuts = range(1, whole["units"] + 1) if words == ["all"] else [int(word) for word in words]
     for cut in cuts:
         if cut <= whole["units"]:
-            print(json.dumps(Play(case, folder, cut).play()), flush=True)
+            print(json.dumps(Play(case, folder, store, cut).play()), flush=True)
 
 
 if __name__ == "__main__":

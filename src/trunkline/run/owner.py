@@ -341,7 +341,8 @@ class Owner:
         if self.feed.runner is self:
             self.feed.runner = None
         self._buffer.detach()
-        self._questions = None
+        # These know their owner: circles, as with the buffer.
+        self._questions = self._waiting = None
         self._left(self)
 
     async def _verdict(self) -> Verdict:

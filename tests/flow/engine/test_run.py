@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import gc
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ from tests.flow.documents import DELEGATE, flow_document, fork, tool
 from tests.flow.workbench import CALLER, Counting
 from trunkline.errors import FlowRefused
 from trunkline.flow.activities.base import Outcome
+from trunkline.flow.engine import run
 from trunkline.flow.engine.run_messages import run_task_id
-from trunkline.flow.local import LocalFlows
+from trunkline.flow.engine.view import ShownRow
+from trunkline.flow.local import LocalFlows, RunHandle
 from trunkline.flow.port import ActivitySubmission
 from trunkline.log.events import Chunk, Parked, Status
 from trunkline.run.executor import OnCrash, Verdict, Work
@@ -103,6 +107,51 @@ async def test_a_delegate_is_a_child_task() -> None:
         done = next(row for row in await flows.port.rows(CALLER, "e") if row.name == "ActivityCompleted")
         assert done.payload["externalTaskId"] == child.task_id and child.parent
         assert done.payload["delegateCorrelationId"] == "e:delegate:implement"
+
+
+async def test_a_quick_child_costs_its_parent_no_append_and_no_search_for_garbage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The rows of a run wait a moment for a child that was opened; all of them go with its end then."""
+    monkeypatch.setattr(run, "LINGER_MS", 60_000)
+    async with flows_with(Coder()) as flows:
+        log: Any = flows.store.log
+        append, runs = log.append, list[str]()
+        await (await flows.start(flow_document(DELEGATE), {"task": "add"})).wait()
+
+        def counted(tenant: str, task_id: str, *rest: Any, **more: Any) -> Any:
+            runs.append(task_id)
+            return append(tenant, task_id, *rest, **more)
+
+        log.append = counted
+        gc.collect()
+        gc.disable()
+        try:
+            result = await (await flows.start(flow_document(DELEGATE), {"task": "add"})).wait()
+            await asyncio.sleep(0)
+            left = gc.collect()
+        finally:
+            gc.enable()
+        assert result.status == "completed" and left < 10
+        # Opened, told of its child's end, ended; and the child: opened, ended.
+        assert Counter(Counter(runs).values()) == {3: 1, 2: 1}
+
+
+async def test_a_child_that_takes_its_time_finds_the_rows_of_its_parent_recorded() -> None:
+    coder = Coder()
+    async with flows_with(coder) as flows:
+        handle = await flows.start(flow_document(DELEGATE), {"task": "hold"}, execution_id="e")
+        names = [row.name async for row in _until(handle, "ActivityRequested")]
+        assert names[-1] == "ActivityRequested"
+        coder.free.set()
+        assert (await handle.wait()).status == "completed"
+
+
+async def _until(handle: RunHandle, name: str) -> AsyncIterator[ShownRow]:
+    async for row in handle.events():
+        yield row
+        if row.name == name:
+            return
 
 
 async def test_the_failure_of_a_child_is_that_of_the_run_unless_it_is_tried_again() -> None:

@@ -6,8 +6,8 @@ outputs, a checkpoint holds no copy of either. Cancels, and ends that the spine 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
@@ -67,7 +67,8 @@ class RunView:
             for row in self._rows(recorded.event):
                 self.count += 1
                 self.updated_at = recorded.at
-                payload = {"executionId": self.execution_id, **self._shown(row)}
+                told = self._take(row)
+                payload = {"executionId": self.execution_id, **(shown(row.payload) if told is None else told)}
                 found.append(ShownRow(self.count, recorded.at, row.name, payload))
         return found
 
@@ -79,7 +80,7 @@ class RunView:
                 for row in self._rows(recorded.event):
                     self.count += 1
                     self.updated_at = recorded.at
-                    self._shown(row)
+                    self._take(row)
 
     def _rows(self, event: AnyEvent) -> Iterable[FlowRow]:
         match event:
@@ -99,48 +100,48 @@ class RunView:
                 pass
         return ()
 
-    def _shown(self, row: FlowRow) -> Metadata:
-        payload, node = row.payload, node_of(row)
+    def _take(self, row: FlowRow) -> Metadata | None:
+        """Take in a row; gives what is shown of it where that is more than what stands there."""
+        node = row.payload.get("nodeId")
         if node is not None:
             self.node = node
-        match row.name:
-            case "ExecutionStarted":
-                self.started = payload
-            case "ActivityCompleted":
-                self._outputs[node] = payload.get("result", {})
-                self._delegation(payload)
-            case "ActivityRequested":
-                self._delegation(payload)
-            case "ResumeInterrupt":
-                self._outputs[node], self._answered = payload.get("_payload", {}), node
-            case "DeliverSignal":
-                self._outputs[node] = payload.get("payload", {})
-            case "SignalReceived":
-                return {"payload": self._outputs.get(node, {}), **payload}
-            case "SubworkflowStarted":
-                self.nested = payload
-            case "SubworkflowCompleted":
-                return self._nested(payload)
-            case "CompleteNode":
-                return self._completed(row)
-            case "StateUpdated":
-                return self._updated(payload)
-            case "CheckpointWritten":
-                return self._checkpoint(payload)
-            case "FailNode":
-                self.failure = row
-            case "ExecutionCompleted":
-                self.ended = FlowRow(row.name, {"result": payload.get("result", self.state), **payload})
-                return self.ended.payload
-            case "ExecutionFailed" | "ExecutionCancelled":
-                self.ended = row
-            case _:
-                pass
-        return shown(payload)
+        taken = self._taken.get(row.name)
+        return None if taken is None else taken(self, row)
 
-    def _delegation(self, payload: Metadata) -> None:
-        if "delegateCorrelationId" in payload:
-            self.delegated = payload
+    def _begun(self, row: FlowRow) -> None:
+        self.started = row.payload
+
+    def _requested(self, row: FlowRow) -> None:
+        if "delegateCorrelationId" in row.payload:
+            self.delegated = row.payload
+
+    def _given(self, row: FlowRow) -> None:
+        self._outputs[node_of(row)] = row.payload.get("result", {})
+        self._requested(row)
+
+    def _resumed(self, row: FlowRow) -> None:
+        node = node_of(row)
+        self._outputs[node], self._answered = row.payload.get("_payload", {}), node
+
+    def _delivered(self, row: FlowRow) -> None:
+        self._outputs[node_of(row)] = row.payload.get("payload", {})
+
+    def _received(self, row: FlowRow) -> Metadata:
+        return {"payload": self._outputs.get(node_of(row), {}), **row.payload}
+
+    def _nesting(self, row: FlowRow) -> None:
+        self.nested = row.payload
+
+    def _failing(self, row: FlowRow) -> None:
+        self.failure = row
+
+    def _ending(self, row: FlowRow) -> None:
+        self.ended = row
+
+    def _finished(self, row: FlowRow) -> Metadata:
+        payload = {"result": row.payload.get("result", self.state), **row.payload}
+        self.ended = FlowRow(row.name, payload)
+        return payload
 
     def _completed(self, row: FlowRow) -> Metadata:
         node = node_of(row)
@@ -150,7 +151,8 @@ class RunView:
         self._answered = None
         return {**row.payload, "output": output}
 
-    def _updated(self, payload: Metadata) -> Metadata:
+    def _updated(self, row: FlowRow) -> Metadata:
+        payload = row.payload
         node, output, overwrites = self._last
         if "state" in payload:
             self.state = payload["state"]
@@ -159,8 +161,8 @@ class RunView:
             self.state = {**self.state, **changed}
         return {**payload, "state": self.state}
 
-    def _nested(self, payload: Metadata) -> Metadata:
-        self.nested = payload
+    def _nested(self, row: FlowRow) -> Metadata:
+        payload = self.nested = row.payload
         if payload.get("failed"):
             return shown(payload)
         output = payload.get("mergedOutput", payload.get("childFinalState", {}))
@@ -168,7 +170,8 @@ class RunView:
         result = payload.get("childResult", output)
         return {**payload, "childResult": result, "mergedOutput": output}
 
-    def _checkpoint(self, payload: Metadata) -> Metadata:
+    def _checkpoint(self, row: FlowRow) -> Metadata:
+        payload = row.payload
         if "stateRef" in payload:
             return payload
         policy = self.definition.checkpoint
@@ -182,3 +185,22 @@ class RunView:
             **payload,
             "stateRef": {"kind": "inline_state", "state": self.state},
         }
+
+    # The rows that change how a run stands, or that show more than what is stored of them.
+    _taken: ClassVar[dict[str, Callable[[RunView, FlowRow], Metadata | None]]] = {
+        "ExecutionStarted": _begun,
+        "ActivityRequested": _requested,
+        "ActivityCompleted": _given,
+        "ResumeInterrupt": _resumed,
+        "DeliverSignal": _delivered,
+        "SignalReceived": _received,
+        "SubworkflowStarted": _nesting,
+        "SubworkflowCompleted": _nested,
+        "CompleteNode": _completed,
+        "StateUpdated": _updated,
+        "CheckpointWritten": _checkpoint,
+        "FailNode": _failing,
+        "ExecutionCompleted": _finished,
+        "ExecutionFailed": _ending,
+        "ExecutionCancelled": _ending,
+    }
