@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tests.cli.conftest import Run, trunkline
 from tests.harness import Agent, ServerProcess
-from trunkline.cli.fleet import spark, watch
+from trunkline.cli.fleet import spark, watch_fleet
 
 __all__ = ["trunkline"]
 
@@ -44,7 +44,7 @@ def test_health_by_the_command_line_beside_a_server_and_without_one(tmp_path: Pa
         if len(rounds) == 2:
             raise KeyboardInterrupt
 
-    watch(url, "", "", console=Console(file=shown, force_terminal=True, width=160), sleep=sleep)
+    watch_fleet(url, "", "", console=Console(file=shown, force_terminal=True, width=160), sleep=sleep)
     assert len(rounds) == 2 and before[0]["agent"] in shown.getvalue()
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tests.cli.conftest import Run, trunkline
 from tests.harness import Agent, ServerProcess
-from trunkline.cli.inbox import watch
+from trunkline.cli.inbox import watch_questions
 
 __all__ = ["trunkline"]
 
@@ -24,7 +24,7 @@ def watched(url: str) -> str:
         if len(rounds) == 2:
             raise KeyboardInterrupt
 
-    watch(url, "", 10, console=Console(file=shown, force_terminal=True, width=160), sleep=sleep)
+    watch_questions(url, "", 10, console=Console(file=shown, force_terminal=True, width=160), sleep=sleep)
     return shown.getvalue()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -43,6 +43,7 @@ HEALTH = MOUNTED + "/fleet/health"
 INBOX = MOUNTED + "/inbox"
 TIMEOUT_S = 60.0
 _ANSWER_BYTES = 64 << 20
+_PAGE = 200
 
 
 def settings_for(url: str | None) -> Settings:
@@ -86,6 +87,17 @@ def ask(
             raise StoreInUse(f"{busy}; or ask again once the server that has it is up") from None
         answer = asyncio.run(_there(endpoint, method, path, asked, body))
     return msgspec.json.decode(answer)
+
+
+def each(settings: Settings, path: str, **query: str) -> Iterator[dict[str, Any]]:
+    """The items of a list of the operator's API, page by page."""
+    asked = {**query, "limit": str(_PAGE), "after": ""}
+    while True:
+        page = ask(settings, "GET", path, query=asked)
+        yield from page["items"]
+        if page["next"] is None:
+            return
+        asked["after"] = page["next"]
 
 
 def _beside(settings: Settings) -> AdminEndpoint | None:

@@ -8,13 +8,25 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.cli.console import print_field, print_json
+from trunkline.cli.options import CALLING
+from trunkline.cli.parsing import AGENT_ONLY, AN_AGENT, ClientGroup, Commands
 from trunkline.cli.session import Session
 from trunkline.errors import ExtendedCardNotConfigured, TrunklineError, Unreadable
 from trunkline.wire.peer_card import PeerCard, PeerScheme
 
 
+class CardGroup(ClientGroup):
+    """`card get` is the only thing to do with a card."""
+
+    default = "get"
+
+
+commands = Commands(CardGroup)
+
+
+@commands.calling("get", "validate", "extended", *CALLING, "stream", arguments=AGENT_ONLY, about=AN_AGENT)
 async def get(session: Session) -> None:
-    """Fetch the card and show it; with --validate, check it first."""
+    """Fetch an agent's card and show it."""
     config = session.config
     card = await session.card()
     if config.flag("extended"):
@@ -25,7 +37,7 @@ async def get(session: Session) -> None:
         session.finding_card = True
         raise Unreadable("; ".join(wrong))
     if config.as_json:
-        print_json(msgspec.json.encode(card.document), compact=config.streams)
+        print_json(card.document, compact=config.streams)
         return
     _show(card, verbose=config.flag("verbose"))
     if config.flag("validate"):

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+import typer
 
-from trunkline.cli.admin import ask, settings_for
-from trunkline.cli.console import one_line, print_field
-from trunkline.config import Settings
+from trunkline.cli.admin import ask, each, settings_for
+from trunkline.cli.console import one_line, print_fields, print_json, print_result
+from trunkline.cli.parsing import Commands, Count, Several, StoreUrl, Tenant
 from trunkline.errors import Misuse
 from trunkline.fleet.ceremonies.ceremony import CEREMONY_ID
 
+commands = Commands()
 CEREMONIES = "/api/ceremonies"
-_PAGE = 200
-_FIELDS = {
+CeremonyId = Annotated[str, typer.Argument(metavar="ID", help="The id of the ceremony.")]
+Member = Annotated[
+    Several,
+    typer.Option("--set", metavar="NAME=VALUE", help="Any member, such as timeoutMs=60000; repeatable."),
+]
+_LABELS = {
     "id": "id", "name": "name", "owner": "owner", "state": "state", "reason": "reason",
     "schedule": "schedule", "timezone": "timezone", "skill": "skill", "targets": "targets",
     "createdBy": "created by", "description": "description", "message": "message", "data": "data",
@@ -25,90 +30,119 @@ _FIELDS = {
 }  # fmt: skip
 
 
-class CeremonyCommands:
-    """The commands on the ceremonies of a tenant, which print what they find as text or as JSON."""
+@commands.local("list")
+def list_(*, tenant: Tenant = "", limit: Count = 100, store: StoreUrl = None, as_json: bool) -> None:
+    """List the ceremonies of a tenant with the next moment of each."""
+    found = list(islice(each(settings_for(store), CEREMONIES, tenant=tenant), limit))
+    print_result(found, *map(_row, found) if found else ("no ceremonies",), as_json=as_json)
 
-    def __init__(self, url: str | None, tenant: str, *, as_json: bool) -> None:
-        self._settings: Settings = settings_for(url)
-        self._tenant = tenant
-        self._as_json = as_json
 
-    def show_all(self, limit: int) -> None:
-        """Print ceremonies by id."""
-        found = list(islice(self._each(CEREMONIES), limit))
-        if self._print_json(found):
-            return
-        for one in found:
-            fires = one["nextFires"]
-            planned = one.get("reason") or f"{one['schedule']}  {fires[0] if fires else '-'}"
-            print(f"{one['id']}  {one['state']}  {planned}  {one_line(one['name'])}".rstrip())
-        if not found:
-            print("no ceremonies")
+def _row(one: dict[str, Any]) -> str:
+    fires = one["nextFires"]
+    planned = one.get("reason") or f"{one['schedule']}  {fires[0] if fires else '-'}"
+    return f"{one['id']}  {one['state']}  {planned}  {one_line(one['name'])}".rstrip()
 
-    def show(self, ceremony_id: str) -> None:
-        """Print all that is known of a ceremony.
 
-        Raises:
-            Misuse: there is none.
-        """
-        found = next((one for one in self._each(CEREMONIES) if one["id"] == ceremony_id), None)
-        if found is None:
-            raise Misuse(f"there is no ceremony {ceremony_id!r}; trunkline ceremony list shows them")
-        if self._print_json(found):
-            return
-        for name, label in _FIELDS.items():
-            value = found.get(name) or ""
-            text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-            if text:
-                print_field(label, text)
+@commands.local("show")
+def show(ceremony_id: CeremonyId, *, tenant: Tenant = "", store: StoreUrl = None, as_json: bool) -> None:
+    """Show all that is known of a ceremony, and its next five moments."""
+    every = each(settings_for(store), CEREMONIES, tenant=tenant)
+    found = next((one for one in every if one["id"] == ceremony_id), None)
+    if found is None:
+        raise Misuse(f"there is no ceremony {ceremony_id!r}; trunkline ceremony list shows them")
+    if as_json:
+        print_json(found, compact=True)
+    else:
+        print_fields({name: value for name, value in found.items() if value}, _LABELS)
 
-    def create(self, form: dict[str, Any]) -> None:
-        """Have a ceremony kept."""
-        made = self._post("create", form)
-        if not self._print_json(made):
-            print(f"ceremony {made['id']} is kept: {_next(made)}")
 
-    def update(self, ceremony_id: str, changes: dict[str, Any]) -> None:
-        """Have members of a ceremony changed."""
-        made = self._post(f"{_named(ceremony_id)}/update", changes)
-        if not self._print_json(made):
-            print(f"ceremony {made['id']} is {made['state']}: {_next(made)}")
+@commands.local("create")
+def create(
+    ceremony_id: CeremonyId,
+    schedule: Annotated[str, typer.Argument(help="Five fields of cron in quotes, or one date and time.")],
+    skill: Annotated[str, typer.Argument(help="The skill that is asked for.")],
+    *,
+    name: Annotated[str, typer.Option(help="Its name; the id unless told.")] = "",
+    members: Member = None,
+    tenant: Tenant = "",
+    store: StoreUrl = None,
+    as_json: bool,
+) -> None:
+    """Have a skill asked for by a schedule."""
+    form = {"id": ceremony_id, "name": name or ceremony_id, "schedule": schedule, "skill": skill}
+    made = _post(store, tenant, "create", {**form, **_members(members)})
+    print_result(made, f"ceremony {made['id']} is kept: {_next(made)}", as_json=as_json)
 
-    def run(self, ceremony_id: str) -> None:
-        """Have a run begin now."""
-        started = self._post(f"{_named(ceremony_id)}/run", {})
-        if not self._print_json(started):
-            print(f"run {started['runId']} has begun: task {started['taskId']}")
 
-    def show_runs(self, ceremony_id: str, limit: int) -> None:
-        """Print the runs of a ceremony, newest first; also what was skipped or missed."""
-        path = f"{CEREMONIES}/{_named(ceremony_id)}/runs"
-        found = list(islice(self._each(path, skipped="true"), limit))
-        if self._print_json(found):
-            return
-        for one in found:
-            begun = one.get("startedAt") or one.get("plannedAt") or one["since"]
-            what = one.get("runId") or one.get("reason") or f"{one['count']} times"
-            print(f"{begun}  {one['status']}  {what}  {one.get('taskId', '')}".rstrip())
-        if not found:
-            print("no runs")
+@commands.local("update")
+def update(
+    ceremony_id: CeremonyId,
+    *,
+    members: Member = None,
+    tenant: Tenant = "",
+    store: StoreUrl = None,
+    as_json: bool,
+) -> None:
+    """Change members of a ceremony; those that are not named stay."""
+    changes = _members(members)
+    if not changes:
+        raise Misuse("name what is to be changed, for example --set enabled=true")
+    _update(store, tenant, ceremony_id, changes, as_json=as_json)
 
-    def _post(self, path: str, form: dict[str, Any]) -> Any:
-        return ask(self._settings, "POST", f"{CEREMONIES}/{path}", form, query={"tenant": self._tenant})
 
-    def _each(self, path: str, **query: str) -> Iterator[dict[str, Any]]:
-        asked = {"tenant": self._tenant, "limit": str(_PAGE), "after": "", **query}
-        while True:
-            page = ask(self._settings, "GET", path, query=asked)
-            yield from page["items"]
-            if page["next"] is None:
-                return
-            asked["after"] = page["next"]
+@commands.local("pause")
+def pause(ceremony_id: CeremonyId, *, tenant: Tenant = "", store: StoreUrl = None, as_json: bool) -> None:
+    """Let a ceremony rest; update ID --set enabled=true wakes it."""
+    _update(store, tenant, ceremony_id, {"enabled": False}, as_json=as_json)
 
-    def _print_json(self, found: object) -> bool:
-        if self._as_json:
-            print(msgspec.json.encode(found).decode())
-        return self._as_json
+
+@commands.local("run")
+def run(ceremony_id: CeremonyId, *, tenant: Tenant = "", store: StoreUrl = None, as_json: bool) -> None:
+    """Begin a run now."""
+    started = _post(store, tenant, f"{_named(ceremony_id)}/run", {})
+    told = f"run {started['runId']} has begun: task {started['taskId']}"
+    print_result(started, told, as_json=as_json)
+
+
+@commands.local("history")
+def history(
+    ceremony_id: CeremonyId, *, tenant: Tenant = "", limit: Count = 20, store: StoreUrl = None, as_json: bool
+) -> None:
+    """List the runs of a ceremony, newest first, with what was skipped or missed."""
+    path = f"{CEREMONIES}/{_named(ceremony_id)}/runs"
+    found = list(islice(each(settings_for(store), path, tenant=tenant, skipped="true"), limit))
+    print_result(found, *map(_run_row, found) if found else ("no runs",), as_json=as_json)
+
+
+def _run_row(one: dict[str, Any]) -> str:
+    begun = one.get("startedAt") or one.get("plannedAt") or one["since"]
+    what = one.get("runId") or one.get("reason") or f"{one['count']} times"
+    return f"{begun}  {one['status']}  {what}  {one.get('taskId', '')}".rstrip()
+
+
+def _members(given: list[str] | None) -> dict[str, Any]:
+    """Members by name; a value that is no JSON is a text."""
+    found: dict[str, Any] = {}
+    for one in given or []:
+        name, is_given, value = one.partition("=")
+        if not is_given:
+            raise Misuse(f"--set takes NAME=VALUE, for example timeoutMs=60000, not {one!r}")
+        try:
+            found[name] = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            found[name] = value
+    return found
+
+
+def _update(
+    store: str | None, tenant: str, ceremony_id: str, changes: dict[str, Any], *, as_json: bool
+) -> None:
+    made = _post(store, tenant, f"{_named(ceremony_id)}/update", changes)
+    print_result(made, f"ceremony {made['id']} is {made['state']}: {_next(made)}", as_json=as_json)
+
+
+def _post(store: str | None, tenant: str, path: str, form: dict[str, Any]) -> Any:
+    return ask(settings_for(store), "POST", f"{CEREMONIES}/{path}", form, query={"tenant": tenant})
 
 
 def _next(one: dict[str, Any]) -> str:

@@ -8,6 +8,8 @@ import sys
 from collections.abc import AsyncIterator
 
 from trunkline.cli.console import clear_progress, escape_controls, print_json, print_notice
+from trunkline.cli.options import CALLING
+from trunkline.cli.parsing import AGENT_ONLY, AN_AGENT, Commands
 from trunkline.cli.results import follow, note_task, show_result, warn
 from trunkline.cli.session import Session
 from trunkline.client.chat import Chat
@@ -18,14 +20,20 @@ from trunkline.errors import Misuse, Refused
 from trunkline.wire import v1
 from trunkline.wire.types import INTERRUPTED
 
+commands = Commands()
 _PROMPT = "you> "
 # More than a terminal takes as one line.
 _LONGEST = 1 << 16
 _HELP = "/new begins a new conversation, /ids shows where this one stands, /quit ends"
 
 
+@commands.calling(
+    "chat",
+    "context-id", "task-id", "skill", "metadata", *CALLING, "poll-interval",
+    arguments=AGENT_ONLY, about=AN_AGENT,
+)  # fmt: skip
 async def chat(session: Session) -> None:
-    """Talk until the end of the input."""
+    """Talk with an agent, turn by turn; /new begins anew, /quit ends."""
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
     if sys.stdin.isatty() and not interactive:
         raise Misuse(

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 
 import typer
 
-from trunkline.cli.commands.parsing import Invocation
 from trunkline.cli.configuration import ClientConfiguration, load_configuration
 from trunkline.cli.console import clear_progress, escape_controls, one_line, print_notice
 from trunkline.cli.failure import CommandFailure, failure_of, hint_for, is_json_asked, print_failure
+from trunkline.cli.parsing import Invocation
 from trunkline.cli.session import Session
 from trunkline.errors import TrunklineError
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.completion import get_completion_inspect_parameters, shell_complete
 
 from trunkline.cli.failure import CommandFailure, print_failure
 from trunkline.cli.options import COMPLETING
+from trunkline.cli.parsing import Commands, Several
 
 SHELLS = ("bash", "zsh", "fish")
+commands = Commands()
 
 
-def script(ctx: typer.Context, shell: str) -> None:
-    """Print what a shell reads to complete our command.
-
-    Raises:
-        typer.Exit: there is none for that shell.
-    """
+@commands.local("completion")
+def script(
+    ctx: typer.Context, shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="The shell.")]
+) -> None:
+    """Print the script that makes a shell complete commands and flags."""
     if shell not in SHELLS:
         failure = CommandFailure("A2ACLI_ERR_USAGE", f"no completion for {shell}: choose {', '.join(SHELLS)}")
         print_failure(failure, as_json=False)
@@ -32,21 +33,22 @@ def register_shells() -> None:
     get_completion_inspect_parameters()
 
 
-def usage(ctx: typer.Context, words: list[str]) -> str:
-    """How the command that these words name is used.
-
-    Raises:
-        typer.Exit: there is none.
-    """
+@commands.local("help")
+def usage(
+    ctx: typer.Context,
+    words: Annotated[Several, typer.Argument(metavar="[COMMAND]…", help="Of which command.")] = None,
+) -> None:
+    """Show how the tool or a command is used."""
     root: Any = ctx.find_root()
     found = root
-    for word in words:
-        command = getattr(found.command, "commands", {}).get(word)
-        if command is None:
+    for word in words or []:
+        known = getattr(found.command, "commands", {})
+        if word not in known:
             failure = CommandFailure(
-                "A2ACLI_ERR_USAGE", f"there is no command {' '.join(words)!r}", hint="trunkline help"
+                "A2ACLI_ERR_USAGE", f"there is no command {' '.join(words or [])!r}", hint="trunkline help"
             )
             print_failure(failure, as_json=False)
             raise typer.Exit(failure.exit)
+        command = root.command.loaded(word) if found is root else known[word]
         found = type(root)(command, parent=found, info_name=word)
-    return found.get_help()
+    print(found.get_help())

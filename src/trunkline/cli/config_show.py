@@ -7,18 +7,21 @@ from typing import Any
 import msgspec
 import typer
 
-from trunkline.cli.commands.parsing import Invocation
 from trunkline.cli.configuration import DEFAULT, ConfiguredValue, load_configuration
 from trunkline.cli.console import print_field, print_json
 from trunkline.cli.failure import failure_of, is_json_asked, print_failure
-from trunkline.cli.options import OPTIONS
+from trunkline.cli.options import CALLING, OPTIONS
+from trunkline.cli.parsing import Commands, Invocation
 from trunkline.cli.tokens import TokenFile
 from trunkline.config import Secret
 from trunkline.errors import Misuse
 
+commands = Commands()
 
+
+@commands.parsed("show", *CALLING, "context-id", "task-id", "wait", "async", "poll-interval", arguments="")
 def show(invocation: Invocation) -> None:
-    """Print every option with its source; a secret only as one that is set."""
+    """Show every option that applies, with where it comes from. Changes nothing."""
     try:
         config = load_configuration(invocation.flags)
         tokens = TokenFile()
@@ -32,7 +35,7 @@ def show(invocation: Invocation) -> None:
         shown: dict[str, Any] = {
             name: {"value": _plain(one.value), "source": one.source} for name, one in found.items()
         }
-        print_json(msgspec.json.encode({"settings": shown, "logins": list(logins)}), compact=False)
+        print_json({"settings": shown, "logins": list(logins)})
         return
     for name, one in found.items():
         print_field(name, f"{_text(one)} ({one.source})")

@@ -9,14 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
-import msgspec
 from msgspec import Struct
 
 from trunkline.cli.console import print_field, print_json, print_notice, show_progress
+from trunkline.cli.options import CALLING
+from trunkline.cli.parsing import AGENT_ONLY, AN_AGENT, Commands
 from trunkline.cli.session import Session
 from trunkline.errors import Misuse, TimedOut
 from trunkline.wire.peer_card import PeerCard
 
+commands = Commands()
 _TRANSPORTS = {"JSONRPC": "jsonrpc", "HTTP+JSON": "http_json"}
 _SUITE = Path("tests", "compatibility")
 _CLONE = "git clone --branch 1.0-dev https://github.com/a2aproject/a2a-tck tck"
@@ -31,8 +33,10 @@ class KitTally(Struct, frozen=True):
     skipped: int
 
 
+@commands.calling("conformance", "kit", *CALLING, arguments=AGENT_ONLY, about=AN_AGENT)
 async def conformance(session: Session) -> int:
-    """Run the kit's tests of what an agent MUST do, over every transport that the card offers."""
+    """Run the official test kit against an agent; exit code 1 if it fails."""
+    # Its tests of what an agent MUST do, over every transport that the card offers.
     kit = _kit(session.config.text("kit"))
     card = await session.card()
     transports = _offered(card)
@@ -108,7 +112,7 @@ def _failed(cases: list[ElementTree.Element]) -> Iterator[str]:
 
 def _show(session: Session, tallies: list[KitTally]) -> None:
     if session.config.as_json:
-        print_json(msgspec.json.encode({"transports": tallies}), compact=False)
+        print_json({"transports": tallies})
     else:
         for tally in tallies:
             print_field("Transport", tally.transport)

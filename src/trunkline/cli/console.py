@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -44,13 +46,30 @@ def print_block(label: str, text: str) -> None:
     print("\n".join([f"{label}:", *(f"{_INDENT}{each}" for each in lines), ""]), flush=True)
 
 
-def print_json(raw: bytes, *, compact: bool) -> None:
-    """Print one JSON object: on a line of its own where lines are counted, else set out."""
+def print_fields(found: Mapping[str, Any], labels: Mapping[str, str]) -> None:
+    """Print the members that have a label, a line each; what is no text as JSON, an empty text not at all."""
+    for name, label in labels.items():
+        value = found.get(name, "")
+        if text := value if isinstance(value, str) else msgspec.json.encode(value).decode():
+            print_field(label, text)
+
+
+def print_json(value: object, *, compact: bool = False) -> None:
+    """Print a value, or what is JSON already: on a line of its own where lines are counted, else set out."""
+    raw = value if isinstance(value, bytes) else msgspec.json.encode(value)
     text = msgspec.json.format(raw, indent=-1 if compact else 2).decode()
     if not text.replace("\n", "").isprintable():
         # JSON lets most of them be; a terminal takes some for the beginning of a command.
         text = "".join([one if one.isprintable() or one == "\n" else _escaped(one) for one in text])
     print(text, flush=True)
+
+
+def print_result(found: object, *lines: str, as_json: bool) -> None:
+    """Print what a command found: as one line of JSON, or in these lines."""
+    if as_json:
+        print_json(found, compact=True)
+    elif lines:
+        print(*lines, sep="\n")
 
 
 def _escaped(sign: str) -> str:

@@ -1,4 +1,4 @@
-"""`trunkline doctor`: examines an agent and says what is wrong with it."""
+"""`trunkline doctor`, which says what is wrong with an agent, and `trunkline demo`, which shows one."""
 
 from __future__ import annotations
 
@@ -6,44 +6,85 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
 from trunkline.cli.console import print_json
+from trunkline.cli.parsing import Commands, Several
 from trunkline.config import Secret, secret_text
-from trunkline.doctor.report import as_json, as_junit, exit_code, show, show_checks
+from trunkline.demo.tour import run as run_tour
+from trunkline.doctor.report import as_json as json_of
+from trunkline.doctor.report import as_junit, exit_code, show, show_checks
 from trunkline.doctor.run import DoctorReport, chosen, examine
-from trunkline.doctor.subject import DoctorOptions
+from trunkline.doctor.subject import TEXT, DoctorOptions
 from trunkline.errors import Misuse
 
+commands = Commands()
 
-def doctor(url: str, options: DoctorOptions, *, json: bool, junit: str) -> int:
-    """Examine an agent, print the report, and give the exit code.
 
-    Raises:
-        Misuse: the address or a flag is wrong.
-    """
-    report = asyncio.run(examine(url, options))
+@commands.local("doctor")
+def doctor(
+    url: Annotated[str, typer.Argument(metavar="URL", help="The agent, its card or its endpoint.")] = "",
+    *,
+    key: Annotated[
+        str,
+        typer.Option("--key", "--api-key", help="Sent as X-API-Key; env:NAME takes it from the environment."),
+    ] = "",
+    bearer: Annotated[
+        str, typer.Option(help="Sent as a bearer token; env:NAME takes it from the environment.")
+    ] = "",
+    header: Annotated[Several, typer.Option(help="'Name: value', sent along; repeatable.")] = None,
+    as_json: bool,
+    junit: Annotated[str, typer.Option(metavar="FILE", help="Write JUnit XML there too.")] = "",
+    only: Annotated[Several, typer.Option(help="A family or a check; repeatable.")] = None,
+    skip: Annotated[Several, typer.Option(help="A family or a check; repeatable.")] = None,
+    listing: Annotated[bool, typer.Option("--list", help="List the checks and examine nothing.")] = False,
+    timeout: Annotated[float, typer.Option(help="Seconds that the whole examination may take.")] = 15.0,
+    skill: Annotated[str, typer.Option(metavar="ID", help="The skill that is put to work.")] = "",
+    text: Annotated[str, typer.Option(help="What is sent; something harmless and quick.")] = "",
+    no_send: Annotated[bool, typer.Option("--no-send", help="Make no tasks at all.")] = False,
+    local_receiver: Annotated[
+        str, typer.Option(metavar="HOST", help="How the agent reaches this machine, for its webhooks.")
+    ] = "127.0.0.1",
+) -> None:
+    """Find out what is wrong with an agent; exit code 1 if anything is that breaks callers."""
+    if not timeout > 0:
+        raise Misuse("--timeout is a number of seconds above 0")
+    options = DoctorOptions(
+        credentials=_credentials(key, bearer, header or ()),
+        only=tuple(only or ()),
+        skip=tuple(skip or ()),
+        skill=skill,
+        text=text or TEXT,
+        sends=not no_send,
+        receiver=local_receiver,
+        timeout_s=timeout,
+    )
+    if listing:
+        show_checks(chosen(options), Console(file=sys.stdout, highlight=False, soft_wrap=True))
+    elif url:
+        _print(asyncio.run(examine(url, options)), junit, as_json=as_json)
+    else:
+        raise Misuse("name the agent: trunkline doctor https://agent.example")
+
+
+def _print(report: DoctorReport, junit: str, *, as_json: bool) -> None:
     if junit:
-        _write(junit, report)
-    if json:
-        print_json(as_json(report), compact=False)
+        try:
+            Path(junit).write_bytes(as_junit(report))
+        except OSError as error:
+            raise Misuse(f"{junit} cannot be written: {error.strerror}; name another file") from None
+    if as_json:
+        print_json(json_of(report))
     else:
         show(report, Console(file=sys.stdout, highlight=False, soft_wrap=not sys.stdout.isatty()))
-    return exit_code(report)
+    raise typer.Exit(exit_code(report))
 
 
-def list_checks(options: DoctorOptions) -> None:
-    """Print the checks that the flags choose."""
-    show_checks(chosen(options), Console(file=sys.stdout, highlight=False, soft_wrap=True))
-
-
-def credentials(key: str, bearer: str, headers: Sequence[str]) -> tuple[tuple[str, Secret], ...]:
-    """The headers to send along. `env:NAME` is taken from the environment.
-
-    Raises:
-        Misuse: a header has no colon, or the environment has no such name.
-    """
+def _credentials(key: str, bearer: str, headers: Sequence[str]) -> tuple[tuple[str, Secret], ...]:
+    """The headers to send along. `env:NAME` is taken from the environment."""
     found: list[tuple[str, Secret]] = []
     if key:
         found.append(("X-API-Key", Secret(secret_text(key))))
@@ -57,8 +98,11 @@ def credentials(key: str, bearer: str, headers: Sequence[str]) -> tuple[tuple[st
     return tuple(found)
 
 
-def _write(path: str, report: DoctorReport) -> None:
-    try:
-        Path(path).write_bytes(as_junit(report))
-    except OSError as error:
-        raise Misuse(f"{path} cannot be written: {error.strerror}; name another file") from None
+@commands.local("demo")
+def demo(
+    *,
+    once: Annotated[bool, typer.Option(help="End after the tour.")] = False,
+    port: Annotated[int, typer.Option(help="Port of the demo server, or the next free one.")] = 8000,
+) -> None:
+    """Start the demo agent and walk through what it does, alone and in a fleet."""
+    raise typer.Exit(run_tour(once=once, port=port))

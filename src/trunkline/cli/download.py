@@ -24,7 +24,7 @@ _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 
 
 async def download(session: Session) -> None:
-    """Save the artifacts of a task as files."""
+    """Save a task's artifacts as files."""
     config = session.config
     session.task_id = session.argument("the task's id")
     await session.compatible_card()
@@ -34,7 +34,7 @@ async def download(session: Session) -> None:
         raise Misuse(f"{session.task_id} is no task")
     saved = save(task.artifacts, Path(config.text("dir")), force=config.flag("force"))
     if config.as_json:
-        print_json(v1.task(task), compact=False)
+        print_json(v1.task(task))
         for path in saved:
             print_notice("Saved", str(path))
         return

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import msgspec
+import typer
 from msgspec.structs import replace
 from rich import box
 from rich.console import Console, Group
@@ -13,24 +15,39 @@ from rich.table import Table
 from rich.text import Text
 
 from trunkline.cli.admin import HEALTH, ask, settings_for
+from trunkline.cli.console import print_json
 from trunkline.cli.live import watch_page
+from trunkline.cli.parsing import Commands, OfTenant, StoreUrl, Watch
+from trunkline.errors import Misuse
 from trunkline.fleet.health.snapshot import AgentFigures, FleetSnapshot
 
+commands = Commands()
 _BARS = "▁▂▃▄▅▆▇█"
 # Wider than any row: where a terminal is narrower its lines wrap, and nothing is left out.
 _WIDE = 160
 
 
-def show(url: str | None, tenant: str, agent: str, *, as_json: bool) -> None:
-    """Print how the agents did."""
-    found = _asked(url, tenant, agent)
-    if as_json:
-        print(msgspec.json.encode(found).decode())
-        return
-    Console(highlight=False, width=_WIDE).print(_page(found))
+@commands.local("fleet")
+def fleet(
+    *,
+    watch: Watch = False,
+    agent: Annotated[str, typer.Option("--agent", help="Only this agent.")] = "",
+    tenant: OfTenant = "",
+    store: StoreUrl = None,
+    as_json: bool,
+) -> None:
+    """Show how agents did: tasks, success, durations, cost, and the last 24 hours."""
+    if watch and as_json:
+        raise Misuse("--watch shows a table; leave it out for JSON")
+    if watch:
+        watch_fleet(store, tenant, agent, console=Console(highlight=False))
+    elif as_json:
+        print_json(_asked(store, tenant, agent), compact=True)
+    else:
+        Console(highlight=False, width=_WIDE).print(_page(_asked(store, tenant, agent)))
 
 
-def watch(
+def watch_fleet(
     url: str | None, tenant: str, agent: str, *, console: Console, sleep: Callable[[float], None] = time.sleep
 ) -> None:
     """Show how the agents do, until it is interrupted."""

@@ -1,4 +1,4 @@
-"""`trunkline flow validate|sign|graph`: what can be done with a definition before anything runs it."""
+"""`trunkline flow validate|sign`: what can be done with a definition before anything runs it."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import asyncio
 import sys
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import msgspec
-from rich.console import Console
-from rich.tree import Tree
+import typer
 
-from trunkline.cli.console import escape_controls, one_line, print_json, print_notice
+from trunkline.cli.console import one_line, print_json, print_notice
+from trunkline.cli.parsing import Commands
 from trunkline.errors import FlowInvalid, Misuse
 from trunkline.flow.definition.diagnostics import Diagnostic, told
 from trunkline.flow.definition.document import Definition
-from trunkline.flow.definition.drawing import Branch, edges, mermaid, tree
 from trunkline.flow.definition.programs import program_rules
 from trunkline.flow.definition.read import read_definition
 from trunkline.flow.definition.signing import private_key, sign, written_public_key
@@ -25,7 +24,10 @@ from trunkline.flow.definition.warnings import warnings
 from trunkline.flow.jq.filters import Filters
 from trunkline.yaml_reader import FILE_LIMIT, YamlPosition, read_text
 
-INVALID = 1
+commands = Commands()
+DefinitionFile = Annotated[
+    str, typer.Argument(metavar="FILE|-", help="The definition, in JSON or YAML; - is standard input.")
+]
 
 
 class Written:
@@ -61,8 +63,14 @@ class Written:
         return read_definition(self.document)
 
 
-def validate(file: str, *, strict: bool, as_json: bool) -> int:
-    """Print what is wrong with a definition; the exit code is 0 where nothing is."""
+@commands.local("validate")
+def validate(
+    file: DefinitionFile,
+    *,
+    strict: Annotated[bool, typer.Option("--strict", help="Take warnings for errors.")] = False,
+    as_json: bool,
+) -> None:
+    """Say what is wrong with a definition, and where; exit code 1 if anything is, 2 if it cannot be read."""
     written = Written(file)
     definition: Definition | None = None
     doubts: list[Diagnostic] = []
@@ -77,61 +85,30 @@ def validate(file: str, *, strict: bool, as_json: bool) -> int:
         said: dict[str, Any] = {"valid": not failed, "errors": wrong, "warnings": doubts}
         if definition is not None:
             said |= {"name": definition.name, "version": definition.version, "hash": definition.hash}
-        print_json(msgspec.json.encode(said), compact=False)
-        return INVALID if failed else 0
+        print_json(said)
+        raise typer.Exit(int(failed))
     for one in told(written.document, wrong) or wrong:
         print_notice("Error", written.line(one))
     for one in doubts:
         print_notice("Error" if strict else "Warning", written.line(one))
     if definition is not None and not failed:
         print(f"OK: {one_line(definition.name)} {one_line(definition.version)}, {definition.hash}")
-    return INVALID if failed else 0
+    raise typer.Exit(int(failed))
 
 
-def sign_definition(file: str, key_file: str, key_id: str) -> None:
-    """Print a definition with a signature in it, and on standard error the key that a server must know.
-
-    Raises:
-        Misuse: there is no such file or key.
-        FlowRefused: the definition breaks a rule.
-    """
+@commands.local("sign")
+def sign_definition(
+    file: DefinitionFile,
+    *,
+    key: Annotated[str, typer.Option(metavar="FILE", help="An Ed25519 private key in PEM.")],
+    key_id: Annotated[str, typer.Option(help="The name by which servers know the key.")],
+) -> None:
+    """Print a definition with a signature in it; the public key goes to standard error."""
     written = Written(file)
     written.definition()
-    key = private_key(_file(key_file), key_file)
-    signed = sign(cast("dict[str, Any]", written.document), key, key_id)
-    print_json(msgspec.json.encode(signed), compact=False)
-    print_notice("Public key", msgspec.json.encode({key_id: written_public_key(key)}).decode())
-
-
-def draw(file: str, form: str, *, as_json: bool) -> None:
-    """Print a definition as a tree, as a chart in Mermaid, or its nodes and edges as JSON.
-
-    Raises:
-        FlowInvalid: the definition breaks a rule.
-        Misuse: there is no such file, or no such form.
-    """
-    if form not in {"tree", "mermaid"}:
-        raise Misuse(f"--format is tree or mermaid, not {form!r}")
-    definition = Written(file).definition()
-    if as_json:
-        nodes = [{"id": node.id, "type": node.type} for node in definition.nodes.values()]
-        print_json(msgspec.json.encode({"nodes": nodes, "edges": list(edges(definition))}), compact=False)
-    elif form == "mermaid":
-        print(mermaid(definition), end="")
-    else:
-        print_tree(definition)
-
-
-def print_tree(definition: Definition) -> None:
-    """Print the nodes of a definition in the order of a walk."""
-    root = Tree(escape_controls(f"{definition.name} {definition.version}"))
-    _hang(root, tree(definition))
-    Console(highlight=False, markup=False, color_system=None).print(root, soft_wrap=True)
-
-
-def _hang(on: Tree, branches: tuple[Branch, ...]) -> None:
-    for one in branches:
-        _hang(on.add(escape_controls(one.text)), one.below)
+    private = private_key(_file(key), key)
+    print_json(sign(cast("dict[str, Any]", written.document), private, key_id))
+    print_notice("Public key", msgspec.json.encode({key_id: written_public_key(private)}).decode())
 
 
 async def _program_faults(definition: Definition) -> list[Diagnostic]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
+
+import typer
 
 from trunkline.cli.admin import admin_endpoint_of, settings_for
 from trunkline.cli.admin_endpoint import AdminEndpoint
@@ -28,6 +30,9 @@ from trunkline.run.node import Limits
 from trunkline.run.runner import Runner
 from trunkline.store.url import store_from_url
 
+McpConfig = Annotated[
+    str, typer.Option(metavar="FILE", help="The manifest of MCP servers; mcp.json unless told.")
+]
 # What waits for somebody is let go of soon: the command is over then.
 _LIMITS = Limits(park_after_s=0.05)
 

@@ -1,24 +1,34 @@
-"""`trunkline flow run|status|resume|submit|signal|cancel|list|events`: runs of workflows."""
+"""`trunkline flow graph|run|status|resume|submit|signal|cancel|list|events`: runs of workflows."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, NoReturn, cast
 
 import msgspec
+import typer
 from rich.console import Console
 
-from trunkline.cli.console import one_line, print_field, print_json, print_notice
-from trunkline.cli.flow import Written
-from trunkline.cli.flow_operations import FlowOperations, opened
+from trunkline.cli.console import one_line, print_field, print_json, print_notice, print_result
+from trunkline.cli.flow import DefinitionFile, Written
+from trunkline.cli.flow_operations import FlowOperations, McpConfig, opened
 from trunkline.cli.flow_tree import LiveTree, drawn, states_of
+from trunkline.cli.parsing import Commands, StoreUrl
 from trunkline.clock import Ids
 from trunkline.errors import FlowRefused, Misuse, StoreInUse
-from trunkline.flow.definition.drawing import mermaid
+from trunkline.flow.definition.drawing import edges, mermaid
 
-FAILED = 1
+commands = Commands()
+RunId = Annotated[str, typer.Argument(metavar="ID", help="The id of the run.")]
+RunMode = Annotated[
+    str,
+    typer.Option(
+        metavar="in_process|host_mediated", help="Who does the activities: the engine, or who drives the run."
+    ),
+]
 _READS = frozenset({"status", "list"})
 _LABELS = {
     "execution_id": "Run", "status": "Status", "phase": "Phase", "node_id": "Node", "current_node_id": "Node",
@@ -28,125 +38,234 @@ _LABELS = {
 }  # fmt: skip
 
 
-class FlowRuns:
-    """The commands on the runs of a store, which print what they find as text or as JSON."""
+def _perform(
+    store: str | None,
+    work: Callable[[FlowOperations], Awaitable[dict[str, Any]]],
+    *,
+    reads: bool = False,
+    manifest: str = "",
+) -> dict[str, Any]:
+    async def within() -> dict[str, Any]:
+        async with opened(store, reads=reads, manifest=manifest) as operations:
+            return await work(operations)
 
-    def __init__(self, store: str | None, *, manifest: str = "", as_json: bool) -> None:
-        self._store = store
-        self._manifest = manifest
-        self._as_json = as_json
+    try:
+        return asyncio.run(within())
+    except StoreInUse as busy:
+        raise StoreInUse(f"{busy}; or ask again once the server that has it is up") from None
+    except FlowRefused as refused:
+        run = refused.details.get("execution_id")
+        if run is None:
+            raise Misuse(f"{refused.message} [{refused.code}]") from None
+        # A run of a server that failed.
+        return {"execution_id": run, "status": "failed", "error": refused.message, "code": refused.code}
 
-    def run(self, file: str, given: str, execution_id: str, mode: str) -> int:
-        """Start a run and print where it comes to rest; gives the exit code."""
-        written = Written(file)
-        document = cast("dict[str, Any]", written.document)
-        execution_id = execution_id or Ids().new()
-        order = {
-            "definition": document,
-            "input": read_object(given, "--input"),
-            "execution_id": execution_id,
-            "activity_execution_mode": mode,
-        }
 
-        async def work(operations: FlowOperations) -> dict[str, Any]:
-            starting = asyncio.ensure_future(_rested(operations, order))
-            if self._as_json or not sys.stderr.isatty():
-                return await starting
-            return await LiveTree(operations, written.definition(), execution_id).during(starting)
+def _call(store: str | None, operation: str, given: dict[str, Any], manifest: str = "") -> dict[str, Any]:
+    def work(operations: FlowOperations) -> Awaitable[dict[str, Any]]:
+        return operations.call(operation, given)
 
-        return self._tell(self._perform(work, reads=False))
+    return _perform(store, work, reads=operation in _READS, manifest=manifest)
 
-    def call(self, operation: str, given: dict[str, Any]) -> int:
-        """Perform an operation and print what it gives; gives the exit code."""
 
-        async def work(operations: FlowOperations) -> dict[str, Any]:
-            return await operations.call(operation, given)
+def _leave(found: dict[str, Any], *, as_json: bool) -> NoReturn:
+    """Print where a run stands, and end: with exit code 1 if it failed."""
+    if as_json:
+        print_json(found)
+    else:
+        for name, label in _LABELS.items():
+            if name in found:
+                value = found[name]
+                print_field(label, value if isinstance(value, str) else msgspec.json.encode(value).decode())
+        hint = _hint(found)
+        if hint:
+            print_notice("Next", hint)
+    raise typer.Exit(int(found.get("status") == "failed"))
 
-        return self._tell(self._perform(work, reads=operation in _READS))
 
-    def list(self, query: dict[str, Any]) -> None:
-        """Print runs, the one that moved last first."""
+@commands.local("graph")
+def graph(
+    file: DefinitionFile,
+    *,
+    form: Annotated[str, typer.Option("--format", metavar="tree|mermaid", help="How it is drawn.")] = "tree",
+    run: Annotated[
+        str, typer.Option("--run", metavar="ID", help="A run of it: each node is drawn with how it stands.")
+    ] = "",
+    store: StoreUrl = None,
+    as_json: bool,
+) -> None:
+    """Draw a definition or a run of it: a tree in the terminal, or a Mermaid chart for a page."""
+    if form not in {"tree", "mermaid"}:
+        raise Misuse(f"--format is tree or mermaid, not {form!r}")
+    definition = Written(file).definition()
+    states = states_of(_history(store, run, 1, None)) if run else None
+    if as_json and states is not None:
+        print_json(states)
+    elif as_json:
+        nodes = [{"id": node.id, "type": node.type} for node in definition.nodes.values()]
+        print_json({"nodes": nodes, "edges": list(edges(definition))})
+    elif form == "mermaid":
+        print(mermaid(definition, states), end="")
+    else:
+        plain = Console(highlight=False, markup=False, color_system=None)
+        plain.print(drawn(definition, states), soft_wrap=True)
 
-        async def work(operations: FlowOperations) -> dict[str, Any]:
-            return await operations.call("list", query)
 
-        found = self._perform(work, reads=True)
-        if self._as_json:
-            print_json(msgspec.json.encode(found), compact=False)
-            return
-        for one in found["executions"]:
-            told = [one.get(name, "") for name in ("updated_at", "phase", "execution_id", "definition_name")]
-            print("  ".join([one_line(word) for word in told]).rstrip())
-        if not found["executions"]:
-            print("no runs")
-        if "next_cursor" in found:
-            print_field("Next", f"--cursor '{found['next_cursor']}'")
+@commands.local("run")
+def run(
+    file: DefinitionFile,
+    *,
+    given: Annotated[str, typer.Option("--input", metavar="JSON|@FILE", help="The input, an object.")] = "{}",
+    run: Annotated[str, typer.Option("--id", help="The id of the run; a new one unless told.")] = "",
+    mode: RunMode = "in_process",
+    mcp_config: McpConfig = "",
+    store: StoreUrl = None,
+    as_json: bool,
+) -> None:
+    """Start a run and wait until it rests; exit code 1 if it failed. A terminal shows it node by node."""
+    written, execution_id = Written(file), run or Ids().new()
+    order = {
+        "definition": written.document,
+        "input": _object(given, "--input"),
+        "execution_id": execution_id,
+        "activity_execution_mode": mode,
+    }
 
-    def events(self, execution_id: str, from_seq: int, limit: int) -> None:
-        """Print rows of a run."""
+    async def work(operations: FlowOperations) -> dict[str, Any]:
+        starting = asyncio.ensure_future(_rested(operations, order))
+        if as_json or not sys.stderr.isatty():
+            return await starting
+        return await LiveTree(operations, written.definition(), execution_id).during(starting)
 
-        async def work(operations: FlowOperations) -> dict[str, Any]:
-            return {"events": await _rows(operations, execution_id, from_seq, limit)}
+    _leave(_perform(store, work, manifest=mcp_config), as_json=as_json)
 
-        for row in self._perform(work, reads=True)["events"]:
-            if self._as_json:
-                print_json(msgspec.json.encode(row), compact=True)
-            else:
-                payload = {name: one for name, one in row["payload"].items() if name != "executionId"}
-                text = one_line(msgspec.json.encode(payload).decode())
-                print(f"{row['seq']:>5}  {row['created_at']}  {row['kind']:<7}  {row['name']}  {text}")
 
-    def graph(self, file: str, execution_id: str, form: str) -> None:
-        """Draw a run: its definition, each node with how it stands."""
-        definition = Written(file).definition()
+@commands.local("status")
+def status(run: RunId, *, store: StoreUrl = None, as_json: bool) -> None:
+    """Say where a run stands."""
+    _leave(_call(store, "status", {"execution_id": run}), as_json=as_json)
 
-        async def work(operations: FlowOperations) -> dict[str, Any]:
-            return {"events": await _rows(operations, execution_id, 1, None)}
 
-        states = states_of(self._perform(work, reads=True)["events"])
-        if self._as_json:
-            print_json(msgspec.json.encode(states), compact=False)
-        elif form == "mermaid":
-            print(mermaid(definition, states), end="")
-        else:
-            Console(highlight=False, markup=False, color_system=None).print(
-                drawn(definition, states), soft_wrap=True
-            )
+@commands.local("resume")
+def resume(
+    run: RunId,
+    *,
+    payload: Annotated[str, typer.Option(metavar="JSON|@FILE", help="The answer, an object.")],
+    mode: RunMode = "in_process",
+    mcp_config: McpConfig = "",
+    store: StoreUrl = None,
+    as_json: bool,
+) -> None:
+    """Answer the interrupt at which a run waits."""
+    given = {"resume_payload": _object(payload, "--payload"), "activity_execution_mode": mode}
+    _leave(_call(store, "resume", {"execution_id": run, **given}, mcp_config), as_json=as_json)
 
-    def _perform(self, work: Any, *, reads: bool) -> dict[str, Any]:
-        async def within() -> dict[str, Any]:
-            async with opened(self._store, reads=reads, manifest=self._manifest) as operations:
-                return await work(operations)
 
-        try:
-            return asyncio.run(within())
-        except StoreInUse as busy:
-            raise StoreInUse(f"{busy}; or ask again once the server that has it is up") from None
-        except FlowRefused as refused:
-            run = refused.details.get("execution_id")
-            if run is None:
-                raise Misuse(f"{refused.message} [{refused.code}]") from None
-            # A run of a server that failed.
-            return {
-                "execution_id": run,
-                "status": "failed",
-                "error": refused.message,
-                "code": refused.code,
-            }
+@commands.local("submit")
+def submit(
+    run: RunId,
+    node: Annotated[str, typer.Argument(metavar="NODE", help="The node whose activity was done.")],
+    *,
+    result: Annotated[str, typer.Option(metavar="JSON|@FILE", help="What it gave, an object.")] = "{}",
+    error: Annotated[str, typer.Option(help="Why it failed, in the place of a result.")] = "",
+    code: Annotated[str, typer.Option(help="The code of the failure.")] = "",
+    correlation: Annotated[str, typer.Option(help="The correlation id of a delegation.")] = "",
+    task: Annotated[str, typer.Option(help="The id of the task at the agent that did a delegation.")] = "",
+    span: Annotated[
+        str, typer.Option(metavar="JSON|@FILE", help="The parallel_span of the activity, if it has one.")
+    ] = "",
+    mode: RunMode = "host_mediated",
+    mcp_config: McpConfig = "",
+    store: StoreUrl = None,
+    as_json: bool,
+) -> None:
+    """Hand in the outcome of the activity for which a run waits."""
+    outcome: dict[str, Any] = {"ok": False, "error": error, "code": code}
+    if not error:
+        outcome = {"ok": True, "result": _object(result, "--result")}
+        outcome |= {"delegate_correlation_id": correlation, "external_task_id": task}
+    given = {"execution_id": run, "node_id": node, "outcome": outcome, "activity_execution_mode": mode}
+    if span:
+        given["parallel_span"] = _object(span, "--span")
+    _leave(_call(store, "submit_activity", given, mcp_config), as_json=as_json)
 
-    def _tell(self, found: dict[str, Any]) -> int:
-        if self._as_json:
-            print_json(msgspec.json.encode(found), compact=False)
-        else:
-            for name, label in _LABELS.items():
-                if name in found:
-                    value = found[name]
-                    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-                    print_field(label, one_line(text))
-            hint = _hint(found)
-            if hint:
-                print_notice("Next", hint)
-        return FAILED if found.get("status") == "failed" else 0
+
+@commands.local("signal")
+def signal(
+    run: RunId,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the signal.")],
+    *,
+    payload: Annotated[str, typer.Option(metavar="JSON|@FILE", help="What comes with it, an object.")] = "{}",
+    mode: RunMode = "in_process",
+    mcp_config: McpConfig = "",
+    store: StoreUrl = None,
+    as_json: bool,
+) -> None:
+    """Deliver the signal for which a run waits."""
+    given = {"signal_name": name, "payload": _object(payload, "--payload"), "activity_execution_mode": mode}
+    _leave(_call(store, "signal", {"execution_id": run, **given}, mcp_config), as_json=as_json)
+
+
+@commands.local("cancel")
+def cancel(
+    run: RunId,
+    *,
+    reason: Annotated[str, typer.Option(help="Why, for the history.")] = "",
+    store: StoreUrl = None,
+    as_json: bool,
+) -> None:
+    """Stop a run, and whatever it has others do."""
+    given = {"execution_id": run, **({"reason": reason} if reason else {})}
+    _leave(_call(store, "cancel", given), as_json=as_json)
+
+
+@commands.local("list")
+def list_(
+    *,
+    phase: Annotated[str, typer.Option(help="Only those of this phase, such as interrupted.")] = "",
+    name: Annotated[str, typer.Option(help="Only runs of the definition of this name.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=100, help="How many at most.")] = 50,
+    cursor: Annotated[str, typer.Option(help="Go on behind a former page.")] = "",
+    store: StoreUrl = None,
+    as_json: bool,
+) -> None:
+    """List runs, the one that moved last first."""
+    query: dict[str, Any] = {"phase": phase, "definition_name": name, "cursor": cursor, "limit": limit}
+    found = _call(store, "list", {key: value for key, value in query.items() if value})
+    if as_json:
+        print_json(found)
+        return
+    for one in found["executions"]:
+        told = [one.get(name, "") for name in ("updated_at", "phase", "execution_id", "definition_name")]
+        print("  ".join([one_line(word) for word in told]).rstrip())
+    if not found["executions"]:
+        print("no runs")
+    if "next_cursor" in found:
+        print_field("Next", f"--cursor '{found['next_cursor']}'")
+
+
+@commands.local("events")
+def events(
+    run: RunId,
+    *,
+    from_seq: Annotated[int, typer.Option("--from", min=1, help="The first row.")] = 1,
+    limit: Annotated[int, typer.Option(min=1, help="How many rows at most.")] = 1000,
+    store: StoreUrl = None,
+    as_json: bool,
+) -> None:
+    """Print the history of a run, a row on each line."""
+    for row in _history(store, run, from_seq, limit):
+        payload = {name: one for name, one in row["payload"].items() if name != "executionId"}
+        text = one_line(msgspec.json.encode(payload).decode())
+        line = f"{row['seq']:>5}  {row['created_at']}  {row['kind']:<7}  {row['name']}  {text}"
+        print_result(row, line, as_json=as_json)
+
+
+def _history(store: str | None, execution_id: str, from_seq: int, limit: int | None) -> list[dict[str, Any]]:
+    async def work(operations: FlowOperations) -> dict[str, Any]:
+        return {"events": await _rows(operations, execution_id, from_seq, limit)}
+
+    return _perform(store, work, reads=True)["events"]
 
 
 async def _rested(operations: FlowOperations, order: dict[str, Any]) -> dict[str, Any]:
@@ -188,12 +307,8 @@ def _hint(found: dict[str, Any]) -> str:
             return ""
 
 
-def read_object(text: str, flag: str) -> dict[str, Any]:
-    """An object in JSON, or in the file behind an @.
-
-    Raises:
-        Misuse: it is none.
-    """
+def _object(text: str, flag: str) -> dict[str, Any]:
+    """An object in JSON, or in the file behind an @."""
     try:
         source = Path(text[1:]).read_text("utf-8") if text.startswith("@") else text
         found = msgspec.json.decode(source)

@@ -5,66 +5,63 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Mapping
+from typing import Annotated
 
-from trunkline.cli.admin_endpoint import remove_admin_endpoint, write_admin_endpoint
-from trunkline.cli.flow_operations import local_flows
-from trunkline.cli.serve import announce, bound, is_guarded, serve
-from trunkline.config import Settings, assignment, environment, exposure, load
+import typer
+
+from trunkline.cli.flow_operations import McpConfig, local_flows
+from trunkline.cli.parsing import Commands, Several
+from trunkline.cli.serve import AnySetting, BindHost, is_exposed, serve_alone
+from trunkline.config import Settings, assignment, environment, load
 from trunkline.errors import Misuse
 from trunkline.flow.control import Control
 from trunkline.flow.operator import PREFIX, OperatorConfig
 from trunkline.flow.port import FlowCaller
-from trunkline.http.host_check import is_loopback
 from trunkline.hub.flow_host import FlowHost
 from trunkline.hub.flows import operator_config
 from trunkline.store.url import shown
 
 log = logging.getLogger("trunkline")
+commands = Commands()
 PORT = 8787
+EngineStore = Annotated[
+    str, typer.Option("--store", metavar="URL|memory|sqlite", help="Where runs are kept; memory unless told.")
+]
+StorePath = Annotated[str, typer.Option(metavar="FILE", help="The file of the store `sqlite`.")]
 
 
-def serve_rest(
-    flags: Mapping[str, object], settings: list[str], store: str, store_path: str, manifest: str
+@commands.local("serve")
+def serve(
+    *,
+    host: BindHost = None,
+    port: Annotated[int | None, typer.Option(help="Port to bind to; 8787 unless told.")] = None,
+    store: EngineStore = "",
+    store_path: StorePath = "",
+    mcp_config: McpConfig = "",
+    key: Annotated[Several, typer.Option(help="A key that callers must send; repeatable.")] = None,
+    settings: AnySetting = None,
 ) -> None:
-    """Serve workflows until a signal.
-
-    Raises:
-        Misuse: something that was set up is wrong, or it would be open to the network without a key.
-    """
-    given = {name: value for name, value in flags.items() if value is not None}
-    given = {"store": store_url(store, store_path), "port": _port(), **given}
-    given |= dict(assignment(one) for one in settings)
+    """Serve workflows over REST until interrupted, without any agents."""
+    flags = {"host": host, "port": port, "keys": tuple(key or ()) or None}
+    given: dict[str, object] = {"store": store_url(store, store_path), "port": _port()}
+    given |= {name: value for name, value in flags.items() if value is not None}
+    given |= dict(assignment(one) for one in settings or [])
     chosen = load({}, given)
     if chosen.workers != 1:
         raise Misuse("workflows are served by one process: leave workers at 1, and start another one beside")
-    config = _operator(chosen, manifest)
-    host = FlowHost(config, given).host
-    host.exposed = not chosen.open and not is_loopback(chosen.host)
-    if host.exposed and is_guarded(chosen) is False and not config.tokens:
-        raise exposure(chosen)
-    sockets, token = bound(chosen), host.admin.token
-
-    def started(port: int) -> None:
-        write_admin_endpoint(chosen, port, token)
-        announce(chosen, host.agents, port, guarded=host.identity.enforced)
-
-    try:
-        serve(host, sockets, started=started)
-    finally:
-        remove_admin_endpoint(chosen, token)
+    config = _operator(chosen, mcp_config)
+    served = FlowHost(config, given).host
+    served.exposed = is_exposed(chosen)
+    serve_alone(served, has_keys=bool(config.tokens))
 
 
-def serve_mcp(store: str, store_path: str, manifest: str) -> None:
-    """Serve the seven tools until standard input ends.
-
-    Raises:
-        Misuse: something that was set up is wrong.
-    """
+@commands.local("mcp")
+def serve_mcp(*, store: EngineStore = "", store_path: StorePath = "", mcp_config: McpConfig = "") -> None:
+    """Serve workflows to an MCP client over standard input and output, as seven tools."""
     # Standard output is the protocol's.
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s", force=True)
     chosen = load({}, {"store": store_url(store, store_path)})
-    config = _operator(chosen, manifest)
+    config = _operator(chosen, mcp_config)
     try:
         asyncio.run(_serve_tools(chosen, config))
     except KeyboardInterrupt:

@@ -43,17 +43,20 @@ def states_of(rows: Iterable[dict[str, Any]], known: dict[str, str] | None = Non
     return states
 
 
-def drawn(definition: Definition, states: dict[str, str]) -> Tree:
-    """The nodes of a definition in the order of a walk, each with how it stands."""
+def drawn(definition: Definition, states: dict[str, str] | None = None) -> Tree:
+    """The nodes of a definition in the order of a walk; of a run, each with how it stands."""
     root = Tree(escape_controls(f"{definition.name} {definition.version}"))
     _hang(root, tree(definition), states)
     return root
 
 
-def _hang(on: Tree, branches: tuple[Branch, ...], states: dict[str, str]) -> None:
+def _hang(on: Tree, branches: tuple[Branch, ...], states: dict[str, str] | None) -> None:
     for one in branches:
-        state = states.get(one.node, "") if one.node else ""
-        text = f"{_MARKS[state]} {one.text}  {state}" if state else f"  {one.text}" if one.node else one.text
+        state = (states or {}).get(one.node, "") if one.node else ""
+        text = f"{_MARKS[state]} {one.text}  {state}" if state else one.text
+        if one.node and not state and states is not None:
+            # In line with those that have a mark.
+            text = f"  {text}"
         _hang(on.add(escape_controls(text), style=_COLOURS.get(state, "")), one.below, states)
 
 

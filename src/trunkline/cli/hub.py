@@ -7,9 +7,24 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Annotated, Any
 
-from trunkline.cli.admin_endpoint import remove_admin_endpoint, write_admin_endpoint
-from trunkline.cli.serve import announce, bound, is_guarded, serve
+import typer
+
+from trunkline.cli.parsing import Commands, ServingGroup, Several
+from trunkline.cli.serve import (
+    AnySetting,
+    BindHost,
+    BindPort,
+    Dev,
+    LogFormat,
+    LogLevel,
+    Open,
+    ServedStore,
+    WithMetrics,
+    is_exposed,
+    serve_alone,
+)
 from trunkline.config import assignment
 from trunkline.errors import Misuse
 from trunkline.fleet.catalogue.catalogue import Catalogue
@@ -17,28 +32,57 @@ from trunkline.fleet.catalogue.entry import Entry
 from trunkline.fleet.catalogue.entry_reader import is_path
 from trunkline.fleet.catalogue.files import CatalogueFiles
 from trunkline.fleet.ceremonies.files import CeremonyFiles
-from trunkline.host import exposure
-from trunkline.http.host_check import is_loopback
 from trunkline.hub.hub import CEREMONIES, Hub, variable_of
 from trunkline.hub.mocks import VARIABLE, MockProcess
+from trunkline.hub.template import write_workspace
 from trunkline.hub.workspace import MOCKS, check_notify, read_hub, read_keys
 from trunkline.mcp.manifest import FILE as MCP_FILE
 from trunkline.mcp.manifest import load_manifest
 from trunkline.mock.script import load_scenarios
 
 log = logging.getLogger("trunkline")
+Folder = Annotated[str, typer.Argument(metavar="DIR", help="The folder of the workspace.")]
 # In the place of the address that the mocks have once they run.
 _UNSERVED = {VARIABLE: "http://127.0.0.1:1"}
 
 
-def run(folder: str, flags: Mapping[str, object], settings: list[str]) -> None:
-    """Serve a workspace until a signal.
+class HubGroup(ServingGroup):
+    """Serves the current folder where nothing is said."""
 
-    Raises:
-        Misuse: a file or a setting is wrong, or it would be open to the network without a key.
-    """
-    workspace = Path(folder)
-    given = {**flags, **dict(assignment(one) for one in settings)}
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the name of the default command in front where none is named."""
+        return super().parse_args(ctx, args or [self.default])
+
+
+commands = Commands(HubGroup)
+
+
+@commands.local("serve")
+def serve(
+    folder: Folder = ".",
+    *,
+    host: BindHost = None,
+    port: BindPort = None,
+    store: ServedStore = None,
+    key: Annotated[Several, typer.Option(help="An operator's key; repeatable.")] = None,
+    public_url: Annotated[str | None, typer.Option(help="The address that the cards name.")] = None,
+    open_: Open = False,
+    dev: Dev = False,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
+    metrics: WithMetrics = False,
+    settings: AnySetting = None,
+) -> None:
+    """Serve the agents of a workspace until interrupted."""
+    flags: dict[str, object] = {
+        "host": host, "port": port, "store": store, "keys": tuple(key or ()) or None,
+        "public_url": public_url, "open": open_ or None, "dev": dev or None, "log_level": log_level,
+        "log_format": log_format, "metrics": metrics or None,
+    }  # fmt: skip
+    _run(Path(folder), {**flags, **dict(assignment(one) for one in settings or [])})
+
+
+def _run(workspace: Path, given: Mapping[str, object]) -> None:
     chosen = Hub(workspace, given, _UNSERVED).host.settings
     if chosen.workers != 1:
         raise Misuse("a hub is one process: leave workers at 1, and start another hub on the same PostgreSQL")
@@ -48,21 +92,28 @@ def run(folder: str, flags: Mapping[str, object], settings: list[str]) -> None:
             port = chosen.port and chosen.port + 1
             variables[VARIABLE] = stack.enter_context(MockProcess(workspace / MOCKS, port))
         hub = Hub(workspace, given, variables)
-        host = hub.host
-        host.exposed = not chosen.open and not is_loopback(chosen.host)
-        if host.exposed and is_guarded(chosen) is False and not read_keys(workspace):
-            raise exposure(chosen)
-        sockets, token = bound(chosen), host.admin.token
-        stack.callback(remove_admin_endpoint, chosen, token)
-        serve(host, sockets, started=partial(_started, hub))
+        hub.host.exposed = is_exposed(chosen)
+        serve_alone(hub.host, has_keys=bool(read_keys(workspace)), then=partial(_log_agents, hub))
 
 
-def _started(hub: Hub, port: int) -> None:
-    host = hub.host
-    write_admin_endpoint(host.settings, port, host.admin.token)
-    announce(host.settings, host.agents, port, guarded=host.identity.enforced)
+def _log_agents(hub: Hub) -> None:
     names = [entry.name for entry in hub.catalogue.entries().values()]
     log.info("hub.started name=%a agents=%s", hub.file.name, ",".join(names))
+
+
+@commands.local("init")
+def init(folder: Folder) -> None:
+    """Write a workspace that runs: three scripted agents, and comments that say what to change."""
+    print(*write_workspace(Path(folder)), sep="\n")
+    print(f"\nNext: trunkline hub {folder}")
+
+
+@commands.local("check")
+def print_check(folder: Folder = ".") -> None:
+    """Say what is wrong with a workspace, with file and line; exit code 2 if anything is. Starts nothing."""
+    wrong = check(folder)
+    print(*wrong or [f"{folder}: nothing is wrong"], sep="\n")
+    raise typer.Exit(2 if wrong else 0)
 
 
 def check(folder: str) -> list[str]:

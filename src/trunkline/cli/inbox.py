@@ -3,50 +3,63 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+import typer
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from trunkline.cli.admin import ask, settings_for
-from trunkline.cli.console import one_line, print_field
+from trunkline.cli.admin import INBOX, ask, each, settings_for
+from trunkline.cli.console import one_line, print_fields, print_json, print_result
 from trunkline.cli.live import watch_page
-from trunkline.config import Settings
+from trunkline.cli.parsing import Commands, Count, OfTenant, StoreUrl, Watch
 from trunkline.errors import Misuse
 from trunkline.log.ids import is_task_id
 
-INBOX = "/api/inbox"
-_PAGE = 200
-_FIELDS = {
+commands = Commands()
+AskingTask = Annotated[str, typer.Argument(metavar="TASK", help="The id of the task that asks.")]
+_LABELS = {
     "taskId": "task", "question": "question", "agent": "agent", "skill": "skill", "principal": "asked for",
     "text": "text", "choices": "choices", "schema": "schema", "proposal": "proposal", "askedAt": "asked",
     "deadline": "deadline", "closedAt": "closed", "outcome": "outcome", "answeredBy": "answered by",
 }  # fmt: skip
 
 
-def show_all(url: str | None, state: str, tenant: str, limit: int, *, as_json: bool) -> None:
-    """Print questions, newest first."""
-    found = list(islice(_each(settings_for(url), state, tenant), limit))
-    if as_json:
-        print(msgspec.json.encode(found).decode())
+@commands.local("list")
+def list_(
+    *,
+    closed: Annotated[bool, typer.Option("--closed", help="Those that have ended.")] = False,
+    tenant: OfTenant = "",
+    limit: Count = 100,
+    watch: Watch = False,
+    store: StoreUrl = None,
+    as_json: bool,
+) -> None:
+    """List the questions of a tenant's tasks, newest first; also beside a running server."""
+    if watch and (as_json or closed):
+        raise Misuse("--watch shows a table of open questions; leave out JSON and --closed")
+    if watch:
+        watch_questions(store, tenant, limit, console=Console(highlight=False))
         return
-    for one in found:
-        print(f"{one['taskId']}  {one['askedAt']}  {one['agent']}  {one_line(one['text'])}")
-    if not found:
-        print(f"no {state} questions")
+    state = "closed" if closed else "open"
+    found = list(islice(each(settings_for(store), INBOX, state=state, tenant=tenant), limit))
+    rows = [f"{one['taskId']}  {one['askedAt']}  {one['agent']}  {one_line(one['text'])}" for one in found]
+    print_result(found, *rows or [f"no {state} questions"], as_json=as_json)
 
 
-def watch(
+def watch_questions(
     url: str | None, tenant: str, limit: int, *, console: Console, sleep: Callable[[float], None] = time.sleep
 ) -> None:
     """Show the open questions, newest first, until it is interrupted."""
     settings = settings_for(url)
-    watch_page(lambda: _page(list(islice(_each(settings, "open", tenant), limit))), console, sleep)
+    watch_page(
+        lambda: _page(list(islice(each(settings, INBOX, state="open", tenant=tenant), limit))), console, sleep
+    )
 
 
 def _page(found: list[dict[str, Any]]) -> RenderableType:
@@ -55,60 +68,56 @@ def _page(found: list[dict[str, Any]]) -> RenderableType:
     table = Table("task", "asked", "until", "agent", "question", box=box.SIMPLE_HEAD)
     for one in found:
         choices = f" ({', '.join(one['choices'])})" if one.get("choices") else ""
-        cells = (
-            one["taskId"],
-            one["askedAt"],
-            one.get("deadline", ""),
-            one["agent"],
-            one_line(one["text"] + choices),
-        )
-        table.add_row(*[Text(cell) for cell in cells])
+        text = one_line(one["text"] + choices)
+        cells = (one["taskId"], one["askedAt"], one.get("deadline", ""), one["agent"], text)
+        table.add_row(*map(Text, cells))
     return Group(table, Text("trunkline inbox answer TASK TEXT answers one"))
 
 
-def show(url: str | None, task_id: str, tenant: str, *, as_json: bool) -> None:
-    """Print all that is known of the open question of a task, else of its last one.
-
-    Raises:
-        Misuse: it asks and asked nothing.
-    """
-    settings = settings_for(url)
+@commands.local("show")
+def show(task_id: AskingTask, *, tenant: OfTenant = "", store: StoreUrl = None, as_json: bool) -> None:
+    """Show all that is known of the question of a task."""
+    settings = settings_for(store)
+    # The one that is open, else the last that was.
     for state in ("open", "closed"):
-        for one in _each(settings, state, tenant):
-            if one["taskId"] != task_id:
-                continue
-            if as_json:
-                print(msgspec.json.encode(one).decode())
+        for one in each(settings, INBOX, state=state, tenant=tenant):
+            if one["taskId"] == task_id:
+                if as_json:
+                    print_json(one, compact=True)
+                else:
+                    print_fields(one, _LABELS)
                 return
-            for name, label in _FIELDS.items():
-                value = one.get(name, "")
-                text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-                if text:
-                    print_field(label, text)
-            return
     raise Misuse(f"task {task_id!r} asks nothing; trunkline inbox list shows what is asked")
 
 
-def answer(url: str | None, task_id: str, tenant: str, form: dict[str, Any], *, as_json: bool) -> None:
-    """Answer the question of a task.
-
-    Raises:
-        Misuse: it is no task, or the server that has the store refused it.
-        Refused: it is not asked now, or the answer does not fit.
-    """
+@commands.local("answer")
+def answer(
+    task_id: AskingTask,
+    text: Annotated[str, typer.Argument(help="The answer; with --reject the reason.")] = "",
+    *,
+    data: Annotated[str, typer.Option(help="The answer as JSON.")] = "",
+    accept: Annotated[bool, typer.Option("--accept", help="Answer what is proposed.")] = False,
+    reject: Annotated[bool, typer.Option("--reject", help="Decline to answer.")] = False,
+    question: Annotated[str, typer.Option(metavar="ID", help="Only if this is what is asked.")] = "",
+    tenant: OfTenant = "",
+    store: StoreUrl = None,
+    as_json: bool,
+) -> None:
+    """Answer the question of a task by a text, by data, or by what it proposes; or decline."""
+    if sum((accept, reject, bool(data), bool(text) and not reject)) != 1:
+        raise Misuse("give one of TEXT, --data, --accept and --reject")
+    form: dict[str, object] = {"decision": "respond", "text": text}
+    if accept:
+        form = {"decision": "accept"}
+    elif reject:
+        form = {"decision": "reject", "text": text}
+    elif data:
+        try:
+            form = {"decision": "edit", "data": msgspec.json.decode(data)}
+        except msgspec.DecodeError as error:
+            raise Misuse(f"--data is no JSON: {error}") from None
     if not is_task_id(task_id):
         raise Misuse(f"{task_id!r} is not the id of a task; trunkline inbox list shows them")
-    said = ask(settings_for(url), "POST", f"{INBOX}/{task_id}", form, query={"tenant": tenant})
-    print(
-        msgspec.json.encode(said).decode() if as_json else f"task {task_id} has its answer: {said['state']}"
-    )
-
-
-def _each(settings: Settings, state: str, tenant: str) -> Iterator[dict[str, Any]]:
-    query = {"state": state, "tenant": tenant, "limit": str(_PAGE), "after": ""}
-    while True:
-        page = ask(settings, "GET", INBOX, query=query)
-        yield from page["items"]
-        if page["next"] is None:
-            return
-        query["after"] = page["next"]
+    form["question"] = question
+    said = ask(settings_for(store), "POST", f"{INBOX}/{task_id}", form, query={"tenant": tenant})
+    print_result(said, f"task {task_id} has its answer: {said['state']}", as_json=as_json)

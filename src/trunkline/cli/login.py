@@ -6,11 +6,12 @@ import asyncio
 import sys
 from shlex import quote
 
-import msgspec
 from msgspec.structs import replace
 
 from trunkline.cli.console import one_line, print_field, print_json, print_notice
 from trunkline.cli.oauth import CLIENT, DEVICE, DeviceCode, OAuthFlow, ask_client, ask_device, flows_of
+from trunkline.cli.options import SHOWN
+from trunkline.cli.parsing import AGENT_ONLY, AN_AGENT, Commands
 from trunkline.cli.session import Session
 from trunkline.cli.target import http_client_for
 from trunkline.cli.tokens import KeptToken, TokenFile, made, origin_of
@@ -21,9 +22,16 @@ from trunkline.net.egress import shown, target
 from trunkline.net.http import HttpClient
 from trunkline.wire.spellings import timestamp
 
+commands = Commands()
 
+
+@commands.calling(
+    "login",
+    "flow", "client-id", "client-secret", "token-url", "scope", "agent-card", "insecure", "timeout", *SHOWN,
+    arguments=AGENT_ONLY, about=AN_AGENT, use_login=False,
+)  # fmt: skip
 async def login(session: Session) -> None:
-    """Get a token by OAuth and keep it."""
+    """Get a token by OAuth, as the agent's card says, and keep it for later calls."""
     config = session.config
     card = await session.card()
     flow = _chosen(flows_of(card), config.text("flow"))
@@ -104,6 +112,7 @@ def _invite(device: DeviceCode) -> None:
     print(f"Code: {one_line(device.user_code)}", file=sys.stderr, flush=True)
 
 
+@commands.calling("logout", "agent-card", *SHOWN, arguments=AGENT_ONLY, about=AN_AGENT, use_login=False)
 async def logout(session: Session) -> None:
     """Forget the token for an agent."""
     url = session.target.url
@@ -113,9 +122,7 @@ async def logout(session: Session) -> None:
 
 def _show(session: Session, fields: dict[str, str]) -> None:
     if session.config.as_json:
-        print_json(
-            msgspec.json.encode({name.lower(): value for name, value in fields.items()}), compact=False
-        )
+        print_json({name.lower(): value for name, value in fields.items()})
         return
     for label, value in fields.items():
         print_field(label, value)

@@ -1,21 +1,115 @@
-"""The `trunkline` command, put together: names and flags are in `commands`, what they do is beside this."""
+"""The `trunkline` command: all that it can do. A module is loaded when one of its commands is called."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+import typer.main
 
-from trunkline.cli.commands import call, ceremony, flow, hub, mcp, routing, serve, tenant, tool, try_out
-from trunkline.cli.commands.parsing import ClientGroup
 from trunkline.cli.options import COMPLETING
+from trunkline.cli.parsing import ClientGroup
 from trunkline.config import environment
-from trunkline.errors import TrunklineError
+from trunkline.errors import Misuse, TrunklineError
+
+# The headings of the help, and what stands below each. Here, so that the help loads none of the modules.
+_HELP = {
+    "Call an agent": {
+        "send": "Send a message, to begin something or to go on with it, and wait for the outcome.",
+        "stream": "Send a message and follow live: `send --stream`.",
+        "chat": "Talk with an agent, turn by turn; /new begins anew, /quit ends.",
+        "get": "Show a task as it stands, or wait for its end.",
+        "list": "List tasks, a page at a time.",
+        "cancel": "Stop a task.",
+        "watch": "Follow a task live: `task subscribe --stream`.",
+        "tools": "Print the skills of agents as tools of a model, or call one of them.",
+        "card": "What an agent says of itself; `card AGENT` shows it.",
+        "push": "Webhooks that are told of a task: create, get, list, delete.",
+        "task": "Tasks of an agent: get, list, cancel, follow, download.",
+        "mcp": "Serve the skills of agents to MCP clients over stdio.",
+    },
+    "Serve agents": {
+        "new": "Write a project that runs: an agent, its test, a container.",
+        "serve": "Serve agents over HTTP until interrupted.",
+        "fleet": "Show how agents did: tasks, success, durations, cost, and the last 24 hours.",
+        "dispatch": "Have an agent of the hub do something: one by name, several, or whoever has the skill.",
+        "store": "Look after a store: check, migrate, prune, waiting, cancel, export, import.",
+        "keys": "The keys that callers send: create, list, revoke, rotate.",
+        "deliveries": "Notifications that were sent: list, show, replay.",
+        "inbox": "What tasks ask of people: list, show, answer.",
+        "hub": "Many agents behind one address; `hub DIR` serves a workspace, `hub init DIR` writes one.",
+        "ceremony": "What a hub does by schedule: list, show, create, update, pause, run, history.",
+        "flow": "Workflows: definitions (validate, sign, graph), their runs, "
+        "and servers of both (serve, mcp).",
+        "route": "Which agent of a hub does something, and why: explain.",
+        "a2a": "Agents elsewhere that a hub knows: list, card, call.",
+        "tenant": "The tenants of a hub: create, list, disable, enable, limit, rotate, delete, audit.",
+    },
+    "Try one out": {
+        "demo": "Start the demo agent and walk through what it does, alone and in a fleet.",
+        "doctor": "Find out what is wrong with an agent; exit code 1 if anything is that breaks callers.",
+        "conformance": "Run the official test kit against an agent; exit code 1 if it fails.",
+        "mock": "Agents that answer by a script; `mock FILE` serves them.",
+    },
+    "The tool itself": {
+        "completion": "Print the script that makes a shell complete commands and flags.",
+        "help": "Show how the tool or a command is used.",
+        "auth": "Credentials that are kept for later calls.",
+        "config": "The options that apply, and where each comes from.",
+    },
+}
+# The modules of those that have none of their own name; `module:name` is a command under another name.
+_MODULES = {
+    **dict.fromkeys(("stream", "watch"), "send"),
+    **dict.fromkeys(("get", "list", "cancel"), "task"),
+    **dict.fromkeys(("dispatch", "route", "a2a"), "routing"),
+    "push": "task:push-config", "new": "project", "flow": "flow flow_runs flow_serve", "demo": "doctor",
+    "help": "completion", "auth": "login", "config": "config_show",
+}  # fmt: skip
+
+
+class RootGroup(ClientGroup):
+    """The group of all commands; of each it knows what the help lists, until it is called."""
+
+    def __init__(self, **attrs: Any) -> None:
+        super().__init__(**attrs)
+        for panel, commands in _HELP.items():
+            for name, text in commands.items():
+                self.commands[name] = ClientGroup(name=name, help=text, rich_help_panel=panel)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Which command is meant; it is loaded now."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and self.loaded(name), rest
+
+    def loaded(self, name: str) -> Any:
+        """A command or group with all that belongs to it.
+
+        Raises:
+            Misuse: it needs a library that is not installed.
+        """
+        modules, _, own_name = _MODULES.get(name, name).partition(":")
+        try:
+            found, *more = [
+                typer.main.get_group(import_module(f"trunkline.cli.{module}").commands)
+                for module in modules.split()
+            ]
+        except ModuleNotFoundError as error:
+            if name != "flow":
+                raise
+            raise Misuse(f"workflows need {error.name}: pip install 'trunkline[flow]'") from None
+        for group in more:
+            found.commands.update(group.commands)
+        command: Any = found.commands.get(own_name or name, found)
+        command.name, command.help = name, self.commands[name].help
+        return command
+
 
 app = typer.Typer(
     name="trunkline",
-    cls=ClientGroup,
+    cls=RootGroup,
     no_args_is_help=True,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -40,11 +134,6 @@ def root(
 ) -> None:
     """A runtime for the Agent2Agent protocol."""
     del version
-
-
-# Help lists headings and commands in this order.
-for family in (call, mcp, serve, hub, ceremony, flow, routing, tenant, try_out, tool):
-    family.add_to(app)
 
 
 def main() -> None:

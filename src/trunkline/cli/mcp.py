@@ -8,33 +8,34 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from trunkline import __version__
-from trunkline.bridge.tools import tools as tools_of
 from trunkline.cli.command import INTERRUPTED
-from trunkline.cli.commands.parsing import Invocation
 from trunkline.cli.configuration import ClientConfiguration, load_configuration
 from trunkline.cli.failure import failure_of, is_json_asked, print_failure
-from trunkline.cli.tools import agents_of
+from trunkline.cli.options import OPTIONS
+from trunkline.cli.parsing import Commands, Invocation, ServingGroup, Several
+from trunkline.cli.tools import OF_AGENTS, toolbox_of
 from trunkline.errors import Misuse, StoreInUse, TrunklineError
 from trunkline.mcp.client_config import CLIENTS, PLACES, ServedBy, configuration
 from trunkline.mcp.task_agent import ToolboxSource, ToolSource
 
+commands = Commands(ServingGroup)
 # What is said of agents that are named one by one.
-_OF_AGENTS = (
-    "agents", "allow", "deny", "tag", "prefix",
-    "bearer", "api_key", "svc_param", "transport", "a2a_version", "insecure", "timeout",
+_OF_NAMED = ("agents", "allow", "deny", "tag", "prefix", *OF_AGENTS)
+
+
+@commands.parsed(
+    "serve",
+    "agents", "allow", "deny", "tag", "prefix", "hand-off", *OF_AGENTS,
+    "output", "json", "debug", "config",
+    arguments="[AGENT]…", about="The agents: their URLs or files of their cards, or a hub's workspace.",
 )  # fmt: skip
-
-
 def serve_stdio(invocation: Invocation) -> None:
-    """Serve the skills of the agents that are named until standard input ends.
-
-    Raises:
-        typer.Exit: an agent was not reached, or something that was typed is wrong.
-    """
+    """Serve the skills of agents as tools over standard input and output."""
     try:
         config = load_configuration(invocation.flags)
         level = logging.DEBUG if config.flag("debug") else logging.WARNING
@@ -68,22 +69,14 @@ async def _source(invocation: Invocation, config: ClientConfiguration) -> AsyncG
     if folders:
         if len(invocation.arguments) > 1:
             raise Misuse(f"{folders[0]} is a hub's workspace: it is served alone, with all its agents")
-        idle = [f"--{name.replace('_', '-')}" for name in _OF_AGENTS if name in invocation.flags]
+        idle = [f"--{name}" for name in _OF_NAMED if OPTIONS[name].field in invocation.flags]
         if idle:
             raise Misuse(f"{', '.join(idle)}: a workspace says that in its files")
         async with _workspace(Path(folders[0])) as source:
             yield source
         return
-    async with agents_of(invocation, config) as agents:
-        opening = tools_of(
-            agents,
-            allow=config.items("allow"),
-            deny=config.items("deny"),
-            tags=config.items("tag"),
-            prefix=config.text("prefix"),
-        )
-        async with opening as box:
-            yield ToolboxSource(box)
+    async with toolbox_of(invocation, config) as box:
+        yield ToolboxSource(box)
 
 
 def _folders(words: tuple[str, ...]) -> list[str]:
@@ -112,12 +105,20 @@ async def _workspace(folder: Path) -> AsyncGenerator[ToolSource]:
             ) from None
 
 
-def print_configuration(client: str, agents: list[str], *, name: str, http: bool, key_variable: str) -> None:
-    """Print what to paste into the file of a client, and on standard error where that is.
-
-    Raises:
-        Misuse: there is no such client, or no agent is named.
-    """
+@commands.local("config")
+def print_configuration(
+    agents: Annotated[Several, typer.Argument(metavar="[AGENT]…", help="What to serve.")] = None,
+    *,
+    client: Annotated[str, typer.Option(help="claude, cursor, vscode or codex.")],
+    name: Annotated[str, typer.Option(help="What the client shall call the server.")] = "trunkline",
+    http: Annotated[
+        bool, typer.Option("--http", help="Use /mcp of that hub or served agent, and start no command.")
+    ] = False,
+    key_variable: Annotated[
+        str, typer.Option(metavar="NAME", help="The client's variable that holds the key for --http.")
+    ] = "",
+) -> None:
+    """Print what to paste into the configuration of an MCP client."""
     if client not in CLIENTS:
         raise Misuse(f"--client is one of {', '.join(CLIENTS)}, not {client!r}")
     if not agents:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import urlsplit
 
+import typer
 from msgspec.structs import replace
 
+from trunkline.cli.parsing import Commands, ServingGroup
 from trunkline.cli.private_file import write_private
 from trunkline.errors import Misuse
 from trunkline.http.host_check import LOOPBACK, is_loopback
 from trunkline.mock.app import Mock
 from trunkline.mock.recorder import Recorder
-from trunkline.mock.scenario import Scenario
 from trunkline.mock.script import load_scenarios, write_scenario
 from trunkline.mock.serve import App, Mocks, bind, server_of
 from trunkline.net.egress import Egress
@@ -22,42 +24,58 @@ from trunkline.net.http_client import SocketHttpClient
 from trunkline.telemetry.logs import set_up_logs
 
 log = logging.getLogger("trunkline.mock")
-STANDARD_OUTPUT = "-"
+commands = Commands(ServingGroup)
+Host = Annotated[str, typer.Option(help="Address to bind to; loopback unless told.")]
+Port = Annotated[int, typer.Option(help="Port to bind to; 0 takes a free one.")]
+Open = Annotated[bool, typer.Option("--open", help="Let other machines in without any credential.")]
 
 
-def serve(file: str, *, host: str, port: int, is_open: bool, seed: int | None = None) -> int:
-    """Serve the mocks of a file until a signal; 1 if what they expect did not happen.
-
-    Raises:
-        Misuse: the file or the address is wrong.
-    """
+@commands.local("serve")
+def serve(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A scenario, or several under `agents`.")],
+    *,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    open_: Open = False,
+    seed: Annotated[
+        int | None, typer.Option(help="Draws faults by chance otherwise; the file's own unless told.")
+    ] = None,
+) -> None:
+    """Serve mock agents until interrupted; exit code 1 if what the file expects did not happen."""
     scenarios = load_scenarios(file)
     if seed is not None:
         scenarios = tuple(replace(scenario, seed=seed) for scenario in scenarios)
-    if not is_open and not all(_is_guarded(scenario) for scenario in scenarios):
+    if not open_ and any(scenario.agent.auth is None for scenario in scenarios):
         _check_host(host)
     mocks = Mocks([Mock(scenario) for scenario in scenarios])
     _listen(mocks, host, port, [(path, mock.scenario.agent.name) for path, mock in mocks.paths()])
     wrong = [f"{mock.scenario.agent.name}: {each}" for mock in mocks.mocks for each in mock.check()]
     for each in wrong:
         print(each)
-    return 1 if wrong else 0
+    raise typer.Exit(1 if wrong else 0)
 
 
-def record(url: str, output: str, *, host: str, port: int, is_open: bool, timing: bool) -> None:
-    """Record the agent at a URL until a signal, then write the scenario.
-
-    Raises:
-        Misuse: the URL, the address or the file is wrong.
-    """
-    if not is_open:
+@commands.local("record")
+def record(
+    url: Annotated[str, typer.Argument(metavar="URL", help="The agent to record.")],
+    *,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where the scenario is written to.")
+    ] = "-",
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    open_: Open = False,
+    timing: Annotated[bool, typer.Option("--timing", help="Keep how long the agent took.")] = False,
+) -> None:
+    """Stand between a client and an agent until interrupted, then write what replays the agent."""
+    if not open_:
         _check_host(host)
-    file = None if output == STANDARD_OUTPUT else Path(output)
+    file = None if output == "-" else Path(output)
     if file is not None and not file.parent.is_dir():
         raise Misuse(f"{file.parent} is no folder; name another --output")
     # Whoever names an agent may call it, wherever it is.
     egress = Egress(hosts=[urlsplit(url).hostname or ""], loopback=True)
-    hosts = () if is_open else (*LOOPBACK, host)
+    hosts = () if open_ else (*LOOPBACK, host)
     recorder = Recorder(url, SocketHttpClient(egress), timing=timing, hosts=hosts)
     _listen(recorder, host, port, [(recorder.path, url)])
     text = write_scenario(recorder.scenario())
@@ -80,10 +98,6 @@ def _listen(app: App, host: str, port: int, places: list[tuple[str, str]]) -> No
     for path, name in places:
         log.info("mock.serving agent=%r url=http://%s:%d%s", name, shown, socket.getsockname()[1], path)
     server_of(app).run([socket])
-
-
-def _is_guarded(scenario: Scenario) -> bool:
-    return scenario.agent.auth is not None
 
 
 def _check_host(host: str) -> None:

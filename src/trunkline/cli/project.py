@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from trunkline.cli.parsing import Commands
 from trunkline.errors import Misuse
 
+commands = Commands()
 _NAME = re.compile(r"[A-Za-z](?:[A-Za-z0-9_-]{0,62}[A-Za-z0-9])?")
 _FILES = {
     "agent.py": '''"""The agent: a name and some functions."""
@@ -99,12 +104,11 @@ trunkline send http://127.0.0.1:8000 "count these four words" --api-key a-long-r
 }
 
 
-def write_project(name: str, below: Path) -> list[str]:
-    """Write the files of a project into a directory of its name; gives their paths.
-
-    Raises:
-        Misuse: the name is none for a project, the directory exists, or cannot be written.
-    """
+@commands.local("new")
+def begin(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The project's name, and its directory's.")],
+) -> None:
+    """Write a project that runs: an agent, its test, a container."""
     if not _NAME.fullmatch(name):
         raise Misuse(
             f"{name!r} is no name of a project: letters, digits, - and _, "
@@ -113,15 +117,16 @@ def write_project(name: str, below: Path) -> list[str]:
     image = name.lower().replace("_", "-")
     if image == "trunkline":
         raise Misuse("a project named trunkline would hide the package of that name; choose another")
-    project = below / name
+    project = Path(name)
     try:
         project.mkdir()
         for path, text in _FILES.items():
             file = project / path
             file.parent.mkdir(exist_ok=True)
             file.write_text(text.format(name=name, image=image), encoding="utf-8")
+            print(file)
     except FileExistsError:
         raise Misuse(f"{project} exists already; choose another name, or remove it") from None
     except OSError as error:
         raise Misuse(f"{project}: {error.strerror}") from None
-    return [f"{name}/{path}" for path in _FILES]
+    print(f"\nNext: cd {name}\n      trunkline serve agent:agent")

@@ -4,55 +4,118 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
-import msgspec
+import typer
 
 from trunkline.cli.admin import ask, settings_for
-from trunkline.cli.console import one_line
+from trunkline.cli.console import one_line, print_result
+from trunkline.cli.parsing import Commands, Several, StoreUrl, Tenant
 from trunkline.errors import Misuse
 from trunkline.fleet.routing.a2a_tool import perform_line
 from trunkline.log.ids import is_task_id
 
+commands, routes, remote_agents = Commands(), Commands(), Commands()
+commands.add_typer(routes, name="route")
+commands.add_typer(remote_agents, name="a2a")
 DISPATCH, ROUTE, TASKS = "/api/dispatch", "/api/route", "/api/tasks"
 EVERY_S = 0.5
 _AT_WORK = ("submitted", "working")
+RemoteName = Annotated[str, typer.Argument(metavar="NAME", help="The agent, by its name on the hub.")]
+Skill = Annotated[str, typer.Option("--skill", help="The skill that is asked for.")]
+Context = Annotated[str, typer.Option("--context-id", help="The conversation that it belongs to.")]
 
 
+@commands.local("dispatch")
 def dispatch(
-    url: str | None,
-    tenant: str,
-    form: Mapping[str, Any],
-    wait_s: float,
+    message: Annotated[str, typer.Argument(metavar="MESSAGE", help="What is to be done.")],
     *,
+    skill: Skill = "",
+    agent: Annotated[Several, typer.Option(help="An agent by name, or all; repeatable.")] = None,
+    context_id: Context = "",
+    correlation_id: Annotated[str, typer.Option(help="Asked for again under this id, it is done once.")] = "",
+    wait: Annotated[float, typer.Option(min=0, max=3600, help="For how many seconds to wait.")] = 30.0,
+    tenant: Tenant = "",
+    store: StoreUrl = None,
     as_json: bool,
-    sleep: Callable[[float], None] = time.sleep,
-) -> int:
-    """Have work done and print its tasks, at rest or after the wait; 1 if one of them failed.
-
-    Raises:
-        Misuse: no hub has the store, or it refused the work.
-    """
-    settings = settings_for(url)
+) -> None:
+    """Have work done and print its tasks, at rest or after the wait; exit code 1 if one of them failed."""
+    form = {
+        "message": message, "skill": skill, "targets": agent, "contextId": context_id,
+        "correlationId": correlation_id,
+    }  # fmt: skip
+    settings, query = settings_for(store), {"tenant": tenant}
     given = {name: value for name, value in form.items() if value}
-    tasks: list[dict[str, Any]] = ask(settings, "POST", DISPATCH, given, query={"tenant": tenant})["tasks"]
-    left = wait_s
+    tasks: list[dict[str, Any]] = ask(settings, "POST", DISPATCH, given, query=query)["tasks"]
+    left = wait
     while left > 0 and any([one["state"] in _AT_WORK for one in tasks]):
-        sleep(min(EVERY_S, left))
+        time.sleep(min(EVERY_S, left))
         left -= EVERY_S
-        tasks = [ask(settings, "GET", f"{TASKS}/{one['taskId']}", query={"tenant": tenant}) for one in tasks]
-    if as_json:
-        print(msgspec.json.encode({"tasks": tasks}).decode())
-    else:
-        for one in tasks:
-            said = one_line(one.get("error") or one.get("text") or "")
-            print(f"{one['taskId']}  {one['agent']}  {one['state']}  {said}".rstrip())
-    return int(any([one["state"] in ("failed", "rejected") for one in tasks]))
+        tasks = [ask(settings, "GET", f"{TASKS}/{one['taskId']}", query=query) for one in tasks]
+    print_result({"tasks": tasks}, *map(_row, tasks), as_json=as_json)
+    raise typer.Exit(int(any([one["state"] in ("failed", "rejected") for one in tasks])))
 
 
-def perform_a2a(url: str | None, tenant: str, line: str) -> int:
-    """Perform a line of `/a2a` on the hub of a store and print its result; 1 if it is an error."""
+def _row(one: dict[str, Any]) -> str:
+    said = one_line(one.get("error") or one.get("text") or "")
+    return f"{one['taskId']}  {one['agent']}  {one['state']}  {said}".rstrip()
+
+
+@routes.local("explain")
+def explain(
+    task_id: Annotated[str, typer.Argument(metavar="[TASK]", help="The id of a task that there is.")] = "",
+    *,
+    skill: Skill = "",
+    agent: Annotated[str, typer.Option(help="An agent by name.")] = "",
+    context_id: Context = "",
+    tenant: Tenant = "",
+    store: StoreUrl = None,
+    as_json: bool,
+) -> None:
+    """Show why an agent does a task; or which one would be chosen now, drawn anew each time."""
+    query = {"skill": skill, "agent": agent, "contextId": context_id}
+    if bool(task_id) is any(query.values()):
+        raise Misuse("name a task, or what would be asked for: --skill, --agent or --context-id")
+    if task_id and not is_task_id(task_id):
+        raise Misuse(f"{task_id!r} is not the id of a task")
+    path = f"{TASKS}/{task_id}/route" if task_id else ROUTE
+    found = ask(settings_for(store), "GET", path, query={**query, "tenant": tenant})
+    why = f"{found['refusal']}: {found['reason']}" if found.get("refusal") else found["reason"]
+    print_result(found, why, *map(_candidate, found["candidates"]), as_json=as_json)
+
+
+def _candidate(one: dict[str, Any]) -> str:
+    parts = "  ".join([f"{name} {value:.4g}" for name, value in one["parts"].items()])
+    excluded = one.get("excluded")
+    return f"  {one['agent']}  {one['score']:.3f}  {f'not now: {excluded}' if excluded else parts}"
+
+
+@remote_agents.local("list")
+def list_(*, tenant: Tenant = "", store: StoreUrl = None) -> None:
+    """List the agents elsewhere that the hub knows."""
+    _perform(store, tenant, "list")
+
+
+@remote_agents.local("card")
+def card(name: RemoteName, *, tenant: Tenant = "", store: StoreUrl = None) -> None:
+    """Show what an agent elsewhere says of itself."""
+    _perform(store, tenant, f"card {name}")
+
+
+@remote_agents.local("call")
+def call(
+    name: RemoteName,
+    message: Annotated[list[str], typer.Argument(metavar="MESSAGE", help="What it is told.")],
+    *,
+    tenant: Tenant = "",
+    store: StoreUrl = None,
+) -> None:
+    """Tell an agent elsewhere something, and print its answer."""
+    _perform(store, tenant, f"call {name} {' '.join(message)}")
+
+
+def _perform(url: str | None, tenant: str, line: str) -> None:
+    """Perform a line of `/a2a` on the hub of a store and print its result."""
     settings = settings_for(url)
 
     async def asked(method: str, path: str, body: dict[str, Any] | None) -> Any:
@@ -61,24 +124,4 @@ def perform_a2a(url: str | None, tenant: str, line: str) -> int:
 
     said = asyncio.run(perform_line(line, asked))
     print(said)
-    return int("\nERR: " in said)
-
-
-def explain(url: str | None, tenant: str, task_id: str, query: Mapping[str, str], *, as_json: bool) -> None:
-    """Print who does a task and why; or who would be chosen for what is asked for.
-
-    Raises:
-        Misuse: it is no task, or no hub has the store.
-    """
-    if task_id and not is_task_id(task_id):
-        raise Misuse(f"{task_id!r} is not the id of a task")
-    path = f"{TASKS}/{task_id}/route" if task_id else ROUTE
-    found = ask(settings_for(url), "GET", path, query={**({} if task_id else query), "tenant": tenant})
-    if as_json:
-        print(msgspec.json.encode(found).decode())
-        return
-    print(f"{found['refusal']}: {found['reason']}" if found.get("refusal") else found["reason"])
-    for one in found["candidates"]:
-        parts = "  ".join([f"{name} {value:.4g}" for name, value in one["parts"].items()])
-        excluded = one.get("excluded")
-        print(f"  {one['agent']}  {one['score']:.3f}  {f'not now: {excluded}' if excluded else parts}")
+    raise typer.Exit(int("\nERR: " in said))

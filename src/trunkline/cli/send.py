@@ -1,4 +1,4 @@
-"""`trunkline send` and `trunkline stream`: the parts of a message from the command line, and the sending."""
+"""`trunkline send`: the parts of a message and the sending; and what is followed live: `stream`, `watch`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,20 @@ from typing import BinaryIO
 import msgspec
 
 from trunkline.cli.configuration import ClientConfiguration
+from trunkline.cli.options import CALLING, SENDING
+from trunkline.cli.parsing import Commands
 from trunkline.cli.render import show_sent
 from trunkline.cli.results import follow, show_result, show_stream
 from trunkline.cli.session import Session
+from trunkline.cli.task import ONE_TASK, TASK, subscribe
 from trunkline.client.message import Sending
 from trunkline.clock import new_id
 from trunkline.errors import Misuse
 from trunkline.wire.types import RESTING, Part
 
+commands = Commands()
+commands.calling("watch", *CALLING, "poll-interval", arguments=ONE_TASK, about=TASK, stream=True)(subscribe)
+_MESSAGE = "The agent's URL, unless -a names it, and the text."
 _ADDRESSES = ("http://", "https://")
 _JSON = ("{", "[", '"')
 _UNKNOWN = "application/octet-stream"
@@ -27,8 +33,12 @@ _UNKNOWN = "application/octet-stream"
 _READ_LIMIT = 64 << 20
 
 
+@commands.calling("stream", *SENDING, "fail", arguments="[URL] [TEXT]", about=_MESSAGE, stream=True)
+@commands.calling(
+    "send", *SENDING, "wait", "async", "stream", "fail", arguments="[URL] [TEXT]", about=_MESSAGE
+)
 async def send(session: Session) -> int:
-    """Send a message and show what comes of it; gives the exit code."""
+    """Send a message, to begin something or to go on with it, and wait for the outcome."""
     config = session.config
     parts = message_parts(session.arguments, session.invocation.parts)
     waits = _waits(config)

@@ -6,22 +6,28 @@ import asyncio
 import gc
 import importlib
 import logging
+import os
 import socket
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+import typer
 from msgspec import Struct
 
 from trunkline.agent.agent import Agent
 from trunkline.auth.key_store import has_keys
 from trunkline.cli.admin_endpoint import remove_admin_endpoint, write_admin_endpoint
 from trunkline.cli.console import escape_controls
+from trunkline.cli.failure import print_error
+from trunkline.cli.parsing import Commands, Several
+from trunkline.cli.reload import run_reloading
 from trunkline.config import Settings, assignment, exposure, strangers
-from trunkline.errors import Misuse, StoreError
+from trunkline.errors import Misuse, StoreError, TrunklineError
 from trunkline.host import Host
 from trunkline.http.host_check import is_loopback
 from trunkline.http.server import FAILED, HttpServer, ServerLimits
@@ -32,6 +38,17 @@ from trunkline.store.url import database_file, shown, store_from_url
 from trunkline.telemetry.logs import set_up_logs
 
 log = logging.getLogger("trunkline")
+commands = Commands()
+# Options of all commands that serve.
+BindHost = Annotated[str | None, typer.Option(help="Address to bind to; loopback unless told.")]
+BindPort = Annotated[int | None, typer.Option(help="Port to bind to.")]
+ServedStore = Annotated[str | None, typer.Option(help="sqlite:///FILE, postgresql://… or memory:")]
+Open = Annotated[bool, typer.Option("--open", help="Serve other machines without any key.")]
+Dev = Annotated[bool, typer.Option(help="Show exception texts to callers; let webhooks go to this machine.")]
+LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or error.")]
+LogFormat = Annotated[str | None, typer.Option(help="text or json.")]
+WithMetrics = Annotated[bool, typer.Option("--metrics", help="Serve Prometheus metrics at /metrics.")]
+AnySetting = Annotated[Several, typer.Option("--set", help="Any setting as name=value.")]
 # The writer thread needs the interpreter a few times per group; the default of 5 ms would be its latency.
 SWITCH_S = 0.001
 
@@ -88,49 +105,119 @@ def _broken(module_name: str, error: Exception) -> Misuse:
     return Misuse(f"{module_name} does not import{where}: {type(error).__name__}: {error}")
 
 
-def run(targets: Sequence[str], flags: Mapping[str, object], settings: list[str]) -> None:
-    """Serve until a signal, in this process or in as many as are asked for.
+@commands.local("serve")
+def serve(
+    targets: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODULE:AGENT...",
+            help="Where each Agent is, e.g. scribe:agent; the first is at the origin.",
+        ),
+    ],
+    *,
+    host: BindHost = None,
+    port: BindPort = None,
+    store: ServedStore = None,
+    workers: Annotated[
+        int | None, typer.Option(help="How many processes serve; more than one needs PostgreSQL.")
+    ] = None,
+    key: Annotated[Several, typer.Option(help="A key that callers must send; repeatable.")] = None,
+    public_url: Annotated[str | None, typer.Option(help="The address that the card names.")] = None,
+    open_: Open = False,
+    dev: Dev = False,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
+    metrics: WithMetrics = False,
+    announce: Annotated[
+        str | None, typer.Option(metavar="HUB_URL", help="Have a hub list the agents while they are served.")
+    ] = None,
+    settings: AnySetting = None,
+    reload: Annotated[
+        bool,
+        typer.Option("--reload", help="Begin anew when a file of Python changes here; for development."),
+    ] = False,
+) -> None:
+    """Serve agents over HTTP until interrupted."""
+    if reload:
+        raise typer.Exit(run_reloading(sys.argv[1:]))
+    flags: dict[str, object] = {
+        "host": host, "port": port, "store": store, "workers": workers, "keys": tuple(key or ()) or None,
+        "public_url": public_url, "open": open_ or None, "dev": dev or None, "log_level": log_level,
+        "log_format": log_format, "metrics": metrics or None, "announce": announce,
+    }  # fmt: skip
+    _run(targets, flags, settings or [])
 
-    Raises:
-        Misuse: the agent or a setting is wrong, or it would be open to the network without a key.
-    """
-    host = prepare(targets, flags, settings)
+
+def _run(targets: Sequence[str], flags: Mapping[str, object], settings: list[str]) -> None:
+    host = _prepare(targets, flags, settings)
     chosen = host.settings
-    if host.exposed and is_guarded(chosen) is False:
-        # Before the port is bound. Where it cannot be told, the start itself will tell.
-        raise exposure(chosen)
     if chosen.workers == 1:
-        sockets, token = bound(chosen), host.admin.token
-        try:
-            serve(host, sockets, started=partial(_started, host))
-        finally:
-            remove_admin_endpoint(chosen, token)
+        serve_alone(host)
         return
+    refuse_exposure(host)
     _check_shared(host)
     set_up_logs(chosen.log_level, chosen.log_format)
     guarded = is_guarded(chosen) is not False
     plan = WorkerPlan(
-        "trunkline.cli.worker",
+        "trunkline.cli.serve",
         lambda sockets: msgspec.json.encode(WorkerOrder(targets, flags, settings, sockets)),
         chosen.host,
         chosen.port,
         chosen.workers,
         server_limits(chosen).end_s,
     )
-    workers = Workers(plan, partial(announce, chosen, host.agents, guarded=guarded))
+    workers = Workers(plan, partial(log_addresses, chosen, host.agents, guarded=guarded))
     raise SystemExit(asyncio.run(workers.run()))
 
 
-def prepare(targets: Sequence[str], flags: Mapping[str, object], settings: list[str]) -> Host:
-    """The host of the agents that are named."""
+def _prepare(targets: Sequence[str], flags: Mapping[str, object], settings: Sequence[str]) -> Host:
     given = {**flags, **dict(assignment(one) for one in settings)}
     host = Host([(find(target), given) for target in targets])
-    chosen = host.settings
-    host.exposed = not chosen.open and not is_loopback(chosen.host)
+    host.exposed = is_exposed(host.settings)
     return host
 
 
-def serve(
+def is_exposed(settings: Settings) -> bool:
+    """Whether other machines reach a server that nobody has declared to be open."""
+    return not settings.open and not is_loopback(settings.host)
+
+
+def refuse_exposure(host: Host) -> None:
+    """Let nobody serve other machines without a key.
+
+    Raises:
+        Misuse: it would.
+    """
+    # Where it cannot be told before the store is opened, the start itself will tell.
+    if host.exposed and is_guarded(host.settings) is False:
+        raise exposure(host.settings)
+
+
+def serve_alone(host: Host, *, has_keys: bool = False, then: Callable[[], None] = lambda: None) -> None:
+    """Serve in this process until a signal, with a file by which commands of operators find it.
+
+    `has_keys` says that keys are kept elsewhere than in the settings and the store.
+
+    Raises:
+        Misuse: it would be open to the network without a key, or the address cannot be had.
+    """
+    settings, token = host.settings, host.admin.token
+    if not has_keys:
+        refuse_exposure(host)
+    sockets = bound(settings)
+
+    def started(port: int) -> None:
+        write_admin_endpoint(settings, port, token)
+        log_addresses(settings, host.agents, port, guarded=host.identity.enforced)
+        then()
+
+    try:
+        serve_host(host, sockets, started=started)
+    finally:
+        remove_admin_endpoint(settings, token)
+
+
+def serve_host(
     host: Host,
     sockets: list[socket.socket],
     *,
@@ -173,12 +260,6 @@ def own_address(bound: str, port: int) -> str:
     """The address by which others on this machine reach a server that is bound so."""
     name = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}.get(bound, bound)
     return f"http://[{name}]:{port}" if ":" in name and "[" not in name else f"http://{name}:{port}"
-
-
-def _started(host: Host, port: int) -> None:
-    settings = host.settings
-    write_admin_endpoint(settings, port, host.admin.token)
-    announce(settings, host.agents, port, guarded=host.identity.enforced)
 
 
 def is_guarded(settings: Settings) -> bool | None:
@@ -230,7 +311,7 @@ def _check_shared(host: Host) -> None:
     )
 
 
-def announce(settings: Settings, agents: Sequence[str], port: int, *, guarded: bool) -> None:
+def log_addresses(settings: Settings, agents: Sequence[str], port: int, *, guarded: bool) -> None:
     """Say where each agent is served; the first one is at the origin."""
     base = settings.public_url.rstrip("/") or f"http://{settings.host}:{port}"
     log.info("serving %s/a2a card=%s/.well-known/agent-card.json store=%s", base, base, shown(settings.store))
@@ -249,3 +330,29 @@ def announce(settings: Settings, agents: Sequence[str], port: int, *, guarded: b
         log.warning("setting.unknown variable=%s", name)
     if settings.dev:
         log.warning("dev: callers see exception texts, and webhooks may go to this machine")
+
+
+def _work() -> None:
+    """Be one worker of several: the parent says what to serve, on sockets that it has bound."""
+    # A skill that reads its standard input must not read the parent's words.
+    lifeline = socket.socket(fileno=os.dup(0))
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    with lifeline.makefile("rb") as reader:
+        line = reader.readline()
+    if not line:
+        return
+    order = msgspec.json.decode(line, type=WorkerOrder)
+    sockets = [socket.socket(fileno=each) for each in order.sockets]
+    for each in sockets:
+        each.set_inheritable(False)
+    try:
+        host = _prepare(order.targets, order.flags, order.settings)
+    except TrunklineError as error:
+        print_error(error, ["serve"])
+        raise SystemExit(2) from None
+    serve_host(host, sockets, started=lambda _: lifeline.sendall(b"."), lifeline=lifeline)
+
+
+if __name__ == "__main__":
+    _work()

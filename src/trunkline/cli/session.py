@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from trunkline import errors as e
-from trunkline.cli.commands.parsing import Invocation
 from trunkline.cli.configuration import DEFAULT, FLAG, ClientConfiguration
 from trunkline.cli.console import print_notice
+from trunkline.cli.parsing import Invocation
 from trunkline.cli.target import (
     AgentTarget,
     binding_names,

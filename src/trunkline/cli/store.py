@@ -8,16 +8,19 @@ import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Annotated, BinaryIO
 
 import msgspec
+import typer
+from msgspec import Struct
 from msgspec.structs import replace
 
 from trunkline import __version__
 from trunkline.auth.key_store import KIND as KEY_KIND
 from trunkline.auth.keys import StoredKey
-from trunkline.cli.admin import TASKS, ask, span_ms
-from trunkline.cli.admin import settings_for as _settings
+from trunkline.cli.admin import TASKS, ask, settings_for, span_ms
+from trunkline.cli.console import print_result
+from trunkline.cli.parsing import Commands, StoreUrl
 from trunkline.cli.private_file import write_private
 from trunkline.config import Settings
 from trunkline.errors import Misuse
@@ -37,6 +40,8 @@ from trunkline.store.check import CheckReport
 from trunkline.store.check import check as check_store
 from trunkline.store.url import shown, store_from_url
 
+commands = Commands()
+
 
 def _whole(tenant: str, body: bytes) -> tuple[str, bytes]:
     return tenant, body
@@ -48,28 +53,20 @@ def _unsealed(tenant: str, body: bytes) -> tuple[str, bytes]:
     return tenant, msgspec.json.encode(replace(kept, sealed="")) if kept.sealed else body
 
 
-def _tenant(tenant: str, body: bytes) -> tuple[str, bytes]:
-    # All tenants are kept in one place too.
-    del tenant
-    return msgspec.json.decode(body, type=Tenant).id, body
+def _of(kind: type[Struct], member: str = "tenant") -> Shown:
+    """Documents of all tenants, which are kept in one place: whose one is stands in it."""
 
+    def whose(_tenant: str, body: bytes) -> tuple[str, bytes]:
+        return getattr(msgspec.json.decode(body, type=kind), member), body
 
-def _act(tenant: str, body: bytes) -> tuple[str, bytes]:
-    del tenant
-    return msgspec.json.decode(body, type=AuditRow).tenant, body
-
-
-def _key(tenant: str, body: bytes) -> tuple[str, bytes]:
-    # All keys are kept in one place; whose one is stands in it.
-    del tenant
-    return msgspec.json.decode(body, type=StoredKey).tenant, body
+    return whose
 
 
 # The documents that an export carries beside the logs.
 _KINDS: dict[str, Shown] = {
-    KEY_KIND: _key,
-    TENANT_KIND: _tenant,
-    AUDIT_KIND: _act,
+    KEY_KIND: _of(StoredKey),
+    TENANT_KIND: _of(Tenant, "id"),
+    AUDIT_KIND: _of(AuditRow),
     ENTRY_KIND: _unsealed,
     OVERRIDE_KIND: _whole,
     CEREMONY_KIND: _whole,
@@ -77,17 +74,18 @@ _KINDS: dict[str, Shown] = {
 }
 
 
-def check(url: str | None, *, as_json: bool) -> int:
-    """Read everything and print what there is and what is wrong; gives the exit code."""
-    settings = _settings(url)
+@commands.local("check")
+def check(*, store: StoreUrl = None, as_json: bool) -> None:
+    """Read everything and say what is wrong; exit code 1 if anything is. Changes nothing."""
+    settings = settings_for(store)
 
     async def work() -> CheckReport:
-        async with _opened(settings.store, read_only=True) as store:
-            return await check_store(store)
+        async with _opened(settings.store, read_only=True) as opened:
+            return await check_store(opened)
 
     report = asyncio.run(work())
-    print(msgspec.json.encode(report).decode() if as_json else _told(report))
-    return 1 if report.problems else 0
+    print_result(report, _told(report), as_json=as_json)
+    raise typer.Exit(1 if report.problems else 0)
 
 
 def _told(report: CheckReport) -> str:
@@ -105,31 +103,44 @@ def _told(report: CheckReport) -> str:
     return "\n".join([*lines, f"problems  {len(report.problems)}"])
 
 
-def migrate(url: str | None) -> None:
-    """Bring the schema up to date and print from which version to which."""
-    settings = _settings(url)
+@commands.local("migrate")
+def migrate(*, store: StoreUrl = None) -> None:
+    """Bring the schema up to date."""
+    settings = settings_for(store)
 
     async def work() -> tuple[int, int]:
-        async with _opened(settings.store) as store:
-            return store.migrated
+        async with _opened(settings.store) as opened:
+            return opened.migrated
 
-    versions = asyncio.run(work())
-    if versions[0] == versions[1]:
-        print(f"{shown(settings.store)}: the schema is up to date")
-    else:
-        print(f"{shown(settings.store)}: schema {versions[0]} is now {versions[1]}")
+    before, after = asyncio.run(work())
+    told = "the schema is up to date" if before == after else f"schema {before} is now {after}"
+    print(f"{shown(settings.store)}: {told}")
 
 
-def prune(url: str | None, older_than: str | None) -> None:
-    """Forget tasks that ended longer ago than this, make the others small, and print how many."""
-    settings = _settings(url)
+@commands.local("prune")
+def prune(
+    *,
+    store: StoreUrl = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option(metavar="AGE", help="90s, 15m, 12h, 7d; the setting `retention` unless told."),
+    ] = None,
+) -> None:
+    """Forget tasks that ended longer ago than that, and make the others small."""
+    settings = settings_for(store)
     done = ask(settings, "POST", f"{PREFIX}store:prune", Prune(_age_ms(older_than, settings)))
     print(f"forgotten  {done['forgotten']}\ncompacted  {done['compacted']}")
 
 
-def waiting(url: str | None, tenant: str, *, as_json: bool) -> None:
-    """Print the open tasks of agents that no process carries."""
-    settings, found = _settings(url), list[WaitingTask]()
+@commands.local("waiting")
+def waiting(
+    *,
+    store: StoreUrl = None,
+    tenant: Annotated[str, typer.Option(help="Only what is this tenant's.")] = "",
+    as_json: bool,
+) -> None:
+    """List open tasks whose agent no running process carries."""
+    settings, found = settings_for(store), list[WaitingTask]()
     query = {"waiting": "1", "tenant": tenant, "limit": "1000", "after": ""}
     while True:
         page = msgspec.convert(ask(settings, "GET", TASKS, query=query)["tasks"], list[WaitingTask])
@@ -137,41 +148,57 @@ def waiting(url: str | None, tenant: str, *, as_json: bool) -> None:
         if len(page) < int(query["limit"]):
             break
         query["after"] = page[-1].id
-    if as_json:
-        print(msgspec.json.encode(found).decode())
-        return
-    for one in found:
-        print(f"{one.id}  {one.state:<14}  {one.agent or '(the agent at the origin)'}  {one.tenant}")
-    print(f"waiting  {len(found)}")
+    origin = "(the agent at the origin)"
+    rows = [f"{one.id}  {one.state:<14}  {one.agent or origin}  {one.tenant}" for one in found]
+    print_result(found, *rows, f"waiting  {len(found)}", as_json=as_json)
 
 
-def cancel(url: str | None, task_id: str, tenant: str) -> None:
-    """Cancel a task that waits for its agent."""
+@commands.local("cancel")
+def cancel(
+    task_id: Annotated[str, typer.Argument(metavar="TASK", help="The id of a task that waits.")],
+    *,
+    store: StoreUrl = None,
+    tenant: Annotated[str, typer.Option(help="The tenant that the task belongs to.")] = "default",
+) -> None:
+    """Cancel a task whose agent no running process carries."""
     if not is_task_id(task_id):
         raise Misuse(f"{task_id!r} is not the id of a task; trunkline store waiting lists those that wait")
-    done = ask(_settings(url), "POST", f"{TASKS}/{task_id}:cancel", query={"tenant": tenant})
+    done = ask(settings_for(store), "POST", f"{TASKS}/{task_id}:cancel", query={"tenant": tenant})
     print(f"task {done['id']} is {done['state']}")
 
 
-def export(url: str | None, tenant: str | None, file: str) -> None:
-    """Write the logs and the documents as JSON lines."""
-    settings = _settings(url)
+@commands.local("export")
+def export(
+    file: Annotated[
+        str, typer.Argument(metavar="[FILE|-]", help="Where to; standard output unless told.")
+    ] = "-",
+    *,
+    store: StoreUrl = None,
+    tenant: Annotated[str | None, typer.Option(help="Only what is this tenant's.")] = None,
+) -> None:
+    """Write logs, keys (as digests), catalogue and ceremonies as JSON lines, also beside a server."""
+    settings = settings_for(store)
 
     async def work(out: BinaryIO) -> None:
-        async with _opened(settings.store, read_only=True) as store:
-            async for lines in lines_of(store, __version__, tenant, _KINDS):
+        async with _opened(settings.store, read_only=True) as opened:
+            async for lines in lines_of(opened, __version__, tenant, _KINDS):
                 out.write(lines)
 
     _to_file(file, lambda out: asyncio.run(work(out)))
 
 
-def import_(url: str | None, file: str) -> None:
-    """Write an export into a store and print how much."""
-    settings = _settings(url)
+@commands.local("import")
+def import_(
+    file: Annotated[str, typer.Argument(metavar="FILE|-", help="An export; - for standard input.")],
+    *,
+    store: StoreUrl = None,
+) -> None:
+    """Write an export into a store; what is there already is skipped."""
+    settings = settings_for(store)
 
     async def work(lines: BinaryIO) -> None:
-        async with _opened(settings.store) as store:
-            done = await restore(store, lines, _KINDS)
+        async with _opened(settings.store) as opened:
+            done = await restore(opened, lines, _KINDS)
         print(
             f"imported   {done.tasks} tasks, {done.events} events, {done.documents} documents\n"
             f"skipped    {done.skipped}"

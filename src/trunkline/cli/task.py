@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from trunkline.cli.configuration import ClientConfiguration
 from trunkline.cli.console import print_field, print_json
+from trunkline.cli.download import download
+from trunkline.cli.options import CALLING
+from trunkline.cli.parsing import Commands
 from trunkline.cli.render import show_task
 from trunkline.cli.results import follow, show_result, show_stream
 from trunkline.cli.session import Session
@@ -15,11 +18,21 @@ from trunkline.wire.spellings import state_named
 from trunkline.wire.types import RESTING, STATES, PushConfig, TaskState
 from trunkline.wire.writer import Dialect
 
+commands, push = Commands(), Commands()
+commands.add_typer(
+    push, name="push-config", help="Webhooks that are told of a task: create, get, list, delete."
+)
+ONE_TASK, ONE_CONFIG = "[URL] TASK", "[URL] TASK CONFIG"
+TASK = "The agent's URL, unless -a names it, and the task's id."
+_CONFIG = "The agent's URL, unless -a names it, the task's id and the config's."
 _ID = "the task's id"
 
 
+@commands.calling(
+    "get", "wait", "history", *CALLING, "poll-interval", "stream", arguments=ONE_TASK, about=TASK
+)
 async def get(session: Session) -> None:
-    """Show a task, at once or when it rests."""
+    """Show a task as it stands, or wait for its end."""
     session.task_id = session.argument(_ID)
     await session.compatible_card()
     config, client = session.config, session.client
@@ -31,22 +44,13 @@ async def get(session: Session) -> None:
     show_result(session, result, wrapped=False)
 
 
-async def cancel(session: Session) -> None:
-    """Stop a task and show how it stands."""
-    session.task_id = session.argument(_ID)
-    await session.compatible_card()
-    try:
-        result = await session.client.cancel(session.task_id)
-    except TaskNotCancelable:
-        result = await session.client.get(session.task_id)
-        # Who cancels twice has what was wanted.
-        if result.state is not TaskState.CANCELED:
-            raise
-    show_result(session, result, wrapped=False, wanted=TaskState.CANCELED)
-
-
+@commands.calling(
+    "list",
+    "status", "context-id", "page-size", "page-token", "history", "artifacts", *CALLING, "stream",
+    arguments="[URL]", about="The agent's URL, unless -a names it.",
+)  # fmt: skip
 async def list_(session: Session) -> None:
-    """Show a page of tasks."""
+    """List tasks, a page at a time."""
     config = session.config
     if session.arguments:
         raise Misuse(f"{session.arguments[0]!r} is too much; name the agent by its whole URL or -a")
@@ -64,7 +68,7 @@ async def list_(session: Session) -> None:
         for task in page.tasks:
             print_json(v1.task(task), compact=True)
     elif config.as_json:
-        print_json(v1.page(page), compact=False)
+        print_json(v1.page(page))
     else:
         for task in page.tasks:
             history = config.count("history") is not None
@@ -74,8 +78,24 @@ async def list_(session: Session) -> None:
             print_field("Next", session.command("task list", page_token=page.next_page_token))
 
 
+@commands.calling("cancel", *CALLING, "stream", arguments=ONE_TASK, about=TASK)
+async def cancel(session: Session) -> None:
+    """Stop a task."""
+    session.task_id = session.argument(_ID)
+    await session.compatible_card()
+    try:
+        result = await session.client.cancel(session.task_id)
+    except TaskNotCancelable:
+        result = await session.client.get(session.task_id)
+        # Who cancels twice has what was wanted.
+        if result.state is not TaskState.CANCELED:
+            raise
+    show_result(session, result, wrapped=False, wanted=TaskState.CANCELED)
+
+
+@commands.calling("subscribe", *CALLING, "poll-interval", "stream", arguments=ONE_TASK, about=TASK)
 async def subscribe(session: Session) -> None:
-    """Follow a task to its end."""
+    """Follow a task until it ends or asks for something."""
     session.task_id = session.argument(_ID)
     card = await session.compatible_card()
     if not card.streaming:
@@ -98,9 +118,15 @@ def _state(told: str) -> TaskState | None:
     return state
 
 
+commands.calling("download", "dir", "force", *CALLING, arguments=ONE_TASK, about=TASK)(download)
+
+
+@push.calling(
+    "create", "url", "id", "token", "scheme", "credentials", *CALLING, arguments=ONE_TASK, about=TASK
+)
 async def create_push(session: Session) -> None:
     """Have a webhook told of a task."""
-    config, task_id = session.config, session.argument("the task's id")
+    config, task_id = session.config, session.argument(_ID)
     if not config.text("url"):
         raise Misuse("--url says where the webhook is")
     if config.secret("credentials") and not config.text("scheme"):
@@ -110,20 +136,22 @@ async def create_push(session: Session) -> None:
     _show_config(session, task_id, made)
 
 
+@push.calling("get", *CALLING, arguments=ONE_CONFIG, about=_CONFIG)
 async def get_push(session: Session) -> None:
-    """Show one push config."""
+    """Show one config."""
     task_id, config_id = _task_and_config(session)
     await _require_push(session)
     _show_config(session, task_id, await session.client.get_push(task_id, config_id))
 
 
+@push.calling("list", *CALLING, arguments=ONE_TASK, about=TASK)
 async def list_push(session: Session) -> None:
-    """Show all push configs of a task."""
-    task_id = session.argument("the task's id")
+    """List a task's configs."""
+    task_id = session.argument(_ID)
     await _require_push(session)
     configs = list(await session.client.list_push(task_id))
     if session.config.as_json:
-        print_json(write_configs(task_id, configs, Dialect.V1), compact=False)
+        print_json(write_configs(task_id, configs, Dialect.V1))
         return
     print_field("Task", task_id)
     for config in configs:
@@ -131,13 +159,14 @@ async def list_push(session: Session) -> None:
     print_field("Configs", str(len(configs)))
 
 
+@push.calling("delete", *CALLING, arguments=ONE_CONFIG, about=_CONFIG)
 async def delete_push(session: Session) -> None:
-    """Forget one push config."""
+    """Forget a config."""
     task_id, config_id = _task_and_config(session)
     await _require_push(session)
     await session.client.delete_push(task_id, config_id)
     if session.config.as_json:
-        print_json(b"{}", compact=False)
+        print_json(b"{}")
         return
     print_field("Task", task_id)
     print_field("Deleted", config_id)
@@ -173,7 +202,7 @@ def _revealed(secret: Secret | None) -> str:
 
 def _show_config(session: Session, task_id: str, config: PushConfig) -> None:
     if session.config.as_json:
-        print_json(write_config(task_id, config, Dialect.V1), compact=False)
+        print_json(write_config(task_id, config, Dialect.V1))
         return
     print_field("Task", task_id)
     print_field("Config", config.id)

@@ -2,89 +2,136 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import islice
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
-import msgspec
+import typer
 
-from trunkline.cli.admin import ask, settings_for
-from trunkline.config import Settings
+from trunkline.cli.admin import ask, each, settings_for
+from trunkline.cli.console import print_result
+from trunkline.cli.parsing import Commands, Count, Several, StoreUrl
 from trunkline.errors import Misuse
 from trunkline.gateway.mounts import AUDIT, TENANTS
 
-_PAGE = 200
+commands = Commands()
+TenantId = Annotated[str, typer.Argument(metavar="TENANT", help="The id of the tenant.")]
+Limit = Annotated[int | None, typer.Option(help="A number above 0.")]
+AsTheHub = Annotated[bool, typer.Option("--none", help="As the hub has it for every tenant.")]
 
 
-class TenantCommands:
-    """The commands on the tenants of a store, which print what they find as text or as JSON."""
+@commands.local("create")
+def create(
+    name: Annotated[str, typer.Argument(help="Its name; its id is made of it.")],
+    *,
+    store: StoreUrl = None,
+    as_json: bool,
+) -> None:
+    """Make a tenant and print a key of it once; only the digest is stored."""
+    _print_token(ask(settings_for(store), "POST", TENANTS, {"name": name}), as_json=as_json)
 
-    def __init__(self, url: str | None, *, as_json: bool = False) -> None:
-        self._settings: Settings = settings_for(url)
-        self._as_json = as_json
 
-    def create(self, name: str) -> None:
-        """Make a tenant and print its key, this once."""
-        self._print_token(ask(self._settings, "POST", TENANTS, {"name": name}))
+@commands.local("list")
+def list_(*, store: StoreUrl = None, as_json: bool) -> None:
+    """List the tenants beside the default one."""
+    found = list(each(settings_for(store), TENANTS))
+    print_result(found, *map(_row, found) if found else ("no tenants but the default one",), as_json=as_json)
 
-    def rotate(self, tenant: str) -> None:
-        """Give a tenant a new admin key and print it, this once."""
-        self._print_token(ask(self._settings, "POST", f"{_path(tenant)}:rotate"))
 
-    def show_all(self) -> None:
-        """Print the tenants by id."""
-        found = list(self._each(TENANTS))
-        if self._print_json(found):
-            return
-        for one in found:
-            print(self._row(one))
-        if not found:
-            print("no tenants but the default one")
+@commands.local("disable")
+def disable(tenant: TenantId, *, store: StoreUrl = None, as_json: bool) -> None:
+    """Let a tenant in no longer: its streams end, its work is cancelled, its keys open nothing."""
+    _change(store, tenant, {"disabled": True}, as_json=as_json)
 
-    def change(self, tenant: str, change: Mapping[str, Any]) -> None:
-        """Disable, enable, limit or set a tenant."""
-        changed = ask(self._settings, "PATCH", _path(tenant), change)
-        if not self._print_json(changed):
-            print(self._row(changed))
 
-    def delete(self, tenant: str) -> None:
-        """Delete a tenant."""
-        gone = ask(self._settings, "DELETE", _path(tenant))
-        if not self._print_json(gone):
-            print(f"tenant {gone['id']} is deleted; its data goes with retention")
+@commands.local("enable")
+def enable(tenant: TenantId, *, store: StoreUrl = None, as_json: bool) -> None:
+    """Let a tenant in again, with the keys that it has."""
+    _change(store, tenant, {"disabled": False}, as_json=as_json)
 
-    def show_audit(self, limit: int) -> None:
-        """Print what operators did, newest first."""
-        found = list(islice(self._each(AUDIT), limit))
-        if self._print_json(found):
-            return
-        for one in found:
-            print(f"{one['at']}  {one['action']:<14}  {one['tenant']}  by {one['by']}")
 
-    def _each(self, path: str) -> Iterator[dict[str, Any]]:
-        query = {"limit": str(_PAGE), "after": ""}
-        while True:
-            page = ask(self._settings, "GET", path, query=query)
-            yield from page["items"]
-            if page["next"] is None:
-                return
-            query["after"] = page["next"]
+@commands.local("limit")
+def limit(
+    tenant: TenantId,
+    *,
+    requests_per_minute: Limit = None,
+    concurrent_tasks: Limit = None,
+    tokens_per_day: Annotated[int | None, typer.Option(help="Into models and out of them.")] = None,
+    cost_per_day: Annotated[float | None, typer.Option(help="In dollars.")] = None,
+    none: AsTheHub = False,
+    store: StoreUrl = None,
+    as_json: bool,
+) -> None:
+    """Say how much a tenant may use; what is not named is as the hub has it for every tenant."""
+    given: dict[str, Any] = {
+        "requests_per_minute": requests_per_minute,
+        "concurrent_tasks": concurrent_tasks,
+        "tokens_per_day": tokens_per_day,
+        "cost_per_day": cost_per_day,
+    }
+    quota = {name: value for name, value in given.items() if value is not None}
+    if bool(quota) is none:
+        raise Misuse("name a limit, for example --concurrent-tasks 10, or say --none")
+    _change(store, tenant, {"quota": quota}, as_json=as_json)
 
-    def _row(self, one: Mapping[str, Any]) -> str:
-        limits = [f"{name} {value:.15g}" for name, value in one["quota"].items()]
-        settings = [f"{name} {_listed(value)}" for name, value in one["settings"].items()]
-        state = "disabled" if one["disabled"] else "enabled"
-        return f"{one['id']}  {state:<8}  {one['createdAt']}  {'  '.join([*limits, *settings])}".rstrip()
 
-    def _print_json(self, found: object) -> bool:
-        if self._as_json:
-            print(msgspec.json.encode(found).decode())
-        return self._as_json
+@commands.local("set")
+def set_(
+    tenant: TenantId,
+    *,
+    kinds: Annotated[Several, typer.Option("--kind", help="It may have such agents alone.")] = None,
+    hosts: Annotated[Several, typer.Option("--egress-host", help="Its agents may be there.")] = None,
+    networks: Annotated[Several, typer.Option("--egress-network", help="And there.")] = None,
+    retention: Annotated[str | None, typer.Option(help="How long its ended tasks are kept.")] = None,
+    none: AsTheHub = False,
+    store: StoreUrl = None,
+    as_json: bool,
+) -> None:
+    """Say how a tenant is served; what is not named is as the hub has it for every tenant."""
+    given = {"kinds": kinds, "egress_hosts": hosts, "egress_networks": networks, "retention": retention}
+    settings = {name: value for name, value in given.items() if value}
+    if bool(settings) is none:
+        raise Misuse("name a setting, for example --kind peer, or say --none")
+    _change(store, tenant, {"settings": settings}, as_json=as_json)
 
-    def _print_token(self, made: Mapping[str, Any]) -> None:
-        if not self._print_json(made):
-            print(f"tenant {made['id']}: a key that may do everything of it\n\n  {made['token']}\n")
-            print("It is shown this once.")
+
+@commands.local("rotate")
+def rotate(tenant: TenantId, *, store: StoreUrl = None, as_json: bool) -> None:
+    """Give a tenant a new key and print it once; the one before opens nothing any more."""
+    _print_token(ask(settings_for(store), "POST", f"{_path(tenant)}:rotate"), as_json=as_json)
+
+
+@commands.local("delete")
+def delete(tenant: TenantId, *, store: StoreUrl = None, as_json: bool) -> None:
+    """Disable a tenant for good; its data goes after retention, the audit stays."""
+    gone = ask(settings_for(store), "DELETE", _path(tenant))
+    told = f"tenant {gone['id']} is deleted; its data goes with retention"
+    print_result(gone, told, as_json=as_json)
+
+
+@commands.local("audit")
+def audit(*, limit: Count = 50, store: StoreUrl = None, as_json: bool) -> None:
+    """List what operators did with tenants, newest first."""
+    found = list(islice(each(settings_for(store), AUDIT), limit))
+    rows = [f"{one['at']}  {one['action']:<14}  {one['tenant']}  by {one['by']}" for one in found]
+    print_result(found, *rows, as_json=as_json)
+
+
+def _change(store: str | None, tenant: str, change: Mapping[str, Any], *, as_json: bool) -> None:
+    changed = ask(settings_for(store), "PATCH", _path(tenant), change)
+    print_result(changed, _row(changed), as_json=as_json)
+
+
+def _row(one: Mapping[str, Any]) -> str:
+    limits = [f"{name} {value:.15g}" for name, value in one["quota"].items()]
+    settings = [f"{name} {_listed(value)}" for name, value in one["settings"].items()]
+    state = "disabled" if one["disabled"] else "enabled"
+    return f"{one['id']}  {state:<8}  {one['createdAt']}  {'  '.join([*limits, *settings])}".rstrip()
+
+
+def _print_token(made: Mapping[str, Any], *, as_json: bool) -> None:
+    told = f"tenant {made['id']}: a key that may do everything of it\n\n  {made['token']}\n"
+    print_result(made, told, "It is shown this once.", as_json=as_json)
 
 
 def _listed(value: object) -> str:

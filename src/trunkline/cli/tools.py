@@ -8,7 +8,6 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-import msgspec
 import typer
 
 from trunkline.bridge.registry import load_agents
@@ -16,24 +15,28 @@ from trunkline.bridge.sources import Source
 from trunkline.bridge.tools import Toolbox
 from trunkline.bridge.tools import tools as tools_of
 from trunkline.cli.command import INTERRUPTED
-from trunkline.cli.commands.parsing import Invocation
 from trunkline.cli.configuration import ClientConfiguration, load_configuration
 from trunkline.cli.console import print_block, print_json
 from trunkline.cli.failure import CommandFailure, failure_of, is_json_asked, print_failure
+from trunkline.cli.options import OPTIONS
+from trunkline.cli.parsing import Commands, Invocation
 from trunkline.cli.session import Session
 from trunkline.client.client import Client
 from trunkline.errors import Misuse, TrunklineError
 
-# What a file says of each agent.
-_IN_FILE = ("bearer", "api_key", "svc_param", "transport", "a2a_version", "insecure", "timeout")
+commands = Commands()
+# How each agent is called; a file of agents says that of each by itself.
+OF_AGENTS = ("bearer", "api-key", "svc-param", "transport", "a2a-version", "insecure", "timeout")
 
 
+@commands.parsed(
+    "tools",
+    "format", "allow", "deny", "tag", "prefix", "agents", "call", "arguments", *OF_AGENTS,
+    "output", "json", "debug", "config",
+    arguments="[AGENT]…", about="The agents; the one of A2ACLI_AGENT_CARD unless told.",
+)  # fmt: skip
 def tools(invocation: Invocation) -> None:
-    """Print the tools of all agents that are named, or call one.
-
-    Raises:
-        typer.Exit: something went wrong, or the tool that was called failed.
-    """
+    """Print the skills of agents as tools of a model, or call one of them."""
     try:
         config = load_configuration(invocation.flags)
         level = logging.DEBUG if config.flag("debug") else logging.WARNING
@@ -62,22 +65,29 @@ def _is_told(record: logging.LogRecord, invocation: Invocation) -> bool:
 
 
 async def _run(invocation: Invocation, config: ClientConfiguration) -> bool:
-    async with agents_of(invocation, config) as source:
+    async with toolbox_of(invocation, config) as box:
+        name = config.text("call")
+        if name:
+            return await _call(box, name, config)
+        if "arguments" in invocation.flags:
+            raise Misuse("--arguments are those of a tool: name it with --call")
+        print_json(_listed(box, config.text("format")))
+        return True
+
+
+@asynccontextmanager
+async def toolbox_of(invocation: Invocation, config: ClientConfiguration) -> AsyncGenerator[Toolbox]:
+    """The tools of the agents that are named, by a file or one by one."""
+    async with _agents(invocation, config) as agents:
         opening = tools_of(
-            source,
+            agents,
             allow=config.items("allow"),
             deny=config.items("deny"),
             tags=config.items("tag"),
             prefix=config.text("prefix"),
         )
         async with opening as box:
-            name = config.text("call")
-            if name:
-                return await _call(box, name, config)
-            if "arguments" in invocation.flags:
-                raise Misuse("--arguments are those of a tool: name it with --call")
-            print_json(msgspec.json.encode(_listed(box, config.text("format"))), compact=False)
-            return True
+            yield box
 
 
 def _listed(box: Toolbox, shape: str) -> list[dict[str, object]]:
@@ -93,7 +103,7 @@ def _listed(box: Toolbox, shape: str) -> list[dict[str, object]]:
 async def _call(box: Toolbox, name: str, config: ClientConfiguration) -> bool:
     outcome = await box.call(name, config.members("arguments") or {})
     if config.as_json:
-        print_json(msgspec.json.encode(outcome.mcp()), compact=False)
+        print_json(outcome.mcp())
     else:
         print_block(
             "Error" if outcome.is_error else "Question" if outcome.question else "Result", outcome.words
@@ -102,13 +112,12 @@ async def _call(box: Toolbox, name: str, config: ClientConfiguration) -> bool:
 
 
 @asynccontextmanager
-async def agents_of(invocation: Invocation, config: ClientConfiguration) -> AsyncGenerator[Source]:
-    """The agents that are named, by a file or one by one."""
+async def _agents(invocation: Invocation, config: ClientConfiguration) -> AsyncGenerator[Source]:
     file = config.text("agents")
     if file:
         if invocation.arguments:
             raise Misuse("name agents or give --agents FILE, not both")
-        idle = [f"--{name.replace('_', '-')}" for name in _IN_FILE if name in invocation.flags]
+        idle = [f"--{name}" for name in OF_AGENTS if OPTIONS[name].field in invocation.flags]
         if idle:
             raise Misuse(f"{', '.join(idle)}: with --agents each agent has its own in the file")
         async with load_agents(file) as agents:

@@ -1,6 +1,6 @@
-"""Declares client commands: a function, its arguments and the names of its options, as a Typer command.
+"""Declares commands: a function, its arguments and its options, as a Typer command.
 
-Nothing of the client is imported here: every command is paid for by `trunkline serve` too.
+Nothing of the client is imported here: what is here is paid for by `trunkline serve` too.
 """
 
 from __future__ import annotations
@@ -8,12 +8,10 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-import typer.main
 from msgspec import Struct
-from msgspec.structs import replace
 from typer.core import TyperCommand, TyperGroup
 
 from trunkline.cli.options import OPTIONS, Option
@@ -21,8 +19,25 @@ from trunkline.cli.options import OPTIONS, Option
 if TYPE_CHECKING:
     from trunkline.cli.command import Work
 
+    WorkT = TypeVar("WorkT", bound=Work)
+
 _NUMBER = re.compile("[0-9]{1,9}")
 PARTS = ("text", "file", "data", "media_type")
+# The arguments of a command that takes its agent and nothing else.
+AGENT_ONLY = "[AGENT]"
+AN_AGENT = "The agent, unless -a names it."
+FunctionT = TypeVar("FunctionT", bound=Callable[..., None])
+# What several commands take.
+StoreUrl = Annotated[
+    str | None,
+    typer.Option("--store", help="The store's URL or a hub's folder; the setting `store` unless told."),
+]
+Tenant = Annotated[str, typer.Option(help="The tenant that is meant; the default one unless told.")]
+OfTenant = Annotated[str, typer.Option("--tenant", help="Only this tenant's.")]
+Count = Annotated[int, typer.Option(min=1, help="How many at most.")]
+ListedId = Annotated[str, typer.Argument(metavar="ID", help="The id that the list shows.")]
+Watch = Annotated[bool, typer.Option("--watch", help="Go on showing it, until Ctrl-C.")]
+Several = list[str] | None
 
 
 class Invocation(Struct, frozen=True):
@@ -31,17 +46,6 @@ class Invocation(Struct, frozen=True):
     arguments: tuple[str, ...]
     flags: dict[str, Any]
     parts: tuple[tuple[str, str], ...] = ()
-
-    def with_flags(self, **flags: Any) -> Invocation:
-        """The same with these flags as well."""
-        return replace(self, flags={**self.flags, **flags})
-
-
-def run(invocation: Invocation, work: Work, *, agent_only: bool = False, use_login: bool = True) -> None:
-    """Run what a command does with an agent, and leave with its exit code; see `cli.command`."""
-    from trunkline.cli.command import run_command
-
-    run_command(invocation, work, agent_only=agent_only, use_login=use_login)
 
 
 class PlainParameter:
@@ -88,20 +92,7 @@ class UsageCommand(TyperCommand):
 
 
 class ClientCommand(UsageCommand):
-    """A command that calls an agent, and knows the order of the parts of a message.
-
-    Its options are made when it is called or shown: of dozens of commands one is.
-    """
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters of the command, made now."""
-        whole = getattr(self.callback, "whole", None)
-        if whole is not None:
-            alone = typer.Typer(add_completion=False)
-            alone.command()(whole())
-            built = typer.main.get_command(alone)
-            self.params, self.callback = built.params, built.callback
-        return super().get_params(ctx)
+    """A command that calls an agent, and knows the order of the parts of a message."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse, and note in which order parts were given, which a parser of flags forgets."""
@@ -138,43 +129,72 @@ class ClientGroup(TyperGroup):
             raise _usage_error(error, args, ctx.command_path) from None
 
 
-class CardGroup(ClientGroup):
-    """`card get` is the only thing to do with a card."""
+class ServingGroup(ClientGroup):
+    """A group whose first word, where it names no command, is what is to be served."""
 
-    default = "get"
-
-
-def takes(
-    *names: str, arguments: str, about: str = ""
-) -> Callable[[Callable[[Invocation], None]], Callable[..., None]]:
-    """Give a function arguments and options: those of the table in `options` that have these names."""
-
-    def made(function: Callable[[Invocation], None]) -> Callable[..., None]:
-        def command(ctx: typer.Context, words: Sequence[str] | None = None, **flags: Any) -> None:
-            given = {name: value for name, value in flags.items() if value not in (None, [], ())}
-            if given.pop("json", False):
-                given["output"] = "json"
-            function(Invocation(tuple(words or ()), given, ctx.meta.get("parts", ())))
-
-        def whole() -> Callable[..., None]:
-            return _signed(
-                command, [*([_words(arguments, about)] if arguments else ()), *map(_parameter, names)]
-            )
-
-        def short() -> None:
-            # Never called: `ClientCommand.get_params` puts the whole one in its place.
-            raise NotImplementedError
-
-        for each in (command, short):
-            each.__name__, each.__doc__ = function.__name__, function.__doc__
-        vars(short)["whole"] = whole
-        return short
-
-    return made
+    default = "serve"
 
 
-def prints_json(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command that calls no agent and takes `as_json` the options by which all are asked for JSON."""
+class Commands(typer.Typer):
+    """The commands of one module, in the order of their help."""
+
+    def __init__(self, cls: type[ClientGroup] = ClientGroup) -> None:
+        super().__init__(cls=cls, no_args_is_help=True, add_completion=False)
+
+    def local(self, name: str) -> Callable[[FunctionT], FunctionT]:
+        """Add a command that calls no agent; its parameters are Typer's.
+
+        One that takes `as_json` has the options by which all commands are asked for JSON.
+        """
+
+        def add(function: FunctionT) -> FunctionT:
+            has_json = "as_json" in inspect.signature(function).parameters
+            self.command(name, cls=UsageCommand)(_with_json(function) if has_json else function)
+            return function
+
+        return add
+
+    def parsed(
+        self, name: str, *options: str, arguments: str, about: str = "", **implied: Any
+    ) -> Callable[[Callable[[Invocation], None]], Callable[[Invocation], None]]:
+        """Add a command that is given its whole line, with options by their names in the table of `options`.
+
+        Flags that are `implied` count as typed.
+        """
+
+        def add(function: Callable[[Invocation], None]) -> Callable[[Invocation], None]:
+            def command(ctx: typer.Context, words: Sequence[str] | None = None, **flags: Any) -> None:
+                given = {name: value for name, value in flags.items() if value not in (None, [], ())}
+                if given.pop("json", False):
+                    given["output"] = "json"
+                function(Invocation(tuple(words or ()), {**given, **implied}, ctx.meta.get("parts", ())))
+
+            command.__doc__ = function.__doc__
+            words = [_words(arguments, about)] if arguments else []
+            self.command(name, cls=ClientCommand)(_signed(command, [*words, *map(_parameter, options)]))
+            return function
+
+        return add
+
+    def calling(
+        self, name: str, *options: str, arguments: str, about: str, use_login: bool = True, **implied: Any
+    ) -> Callable[[WorkT], WorkT]:
+        """Add a command that works with one agent; see `cli.command` for how it runs."""
+
+        def add(work: WorkT) -> WorkT:
+            def command(invocation: Invocation) -> None:
+                from trunkline.cli.command import run_command
+
+                run_command(invocation, work, agent_only=arguments == AGENT_ONLY, use_login=use_login)
+
+            command.__doc__ = work.__doc__
+            self.parsed(name, *options, arguments=arguments, about=about, **implied)(command)
+            return work
+
+        return add
+
+
+def _with_json(function: Callable[..., None]) -> Callable[..., None]:
     own = inspect.signature(function, eval_str=True).parameters
 
     def command(ctx: typer.Context, **flags: Any) -> None:
@@ -184,7 +204,7 @@ def prints_json(function: Callable[..., None]) -> Callable[..., None]:
         output, json = flags.pop("output"), flags.pop("json")
         function(**flags, as_json=is_json_wanted("json" if json else output))
 
-    command.__name__, command.__doc__ = function.__name__, function.__doc__
+    command.__doc__ = function.__doc__
     kept = [each for name, each in own.items() if name != "as_json"]
     return _signed(command, [*kept, *map(_parameter, ("output", "json"))])
 
