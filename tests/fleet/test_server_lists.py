@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tests.fleet.office import Office, office
 from trunkline.auth.principal import Principal, Scope
 from trunkline.config import Secret, Settings
 from trunkline.fleet.call import ApiCall
-from trunkline.fleet.server_lists import list_nodes, list_settings
+from trunkline.fleet.server_lists import ServerApi
+from trunkline.store.url import store_from_url
 
 CANARY = "canary-of-the-settings"
 
 
 def test_settings_show_no_secret() -> None:
-    shown = list_settings(
-        Settings(
-            store=f"postgresql://me:{CANARY}@db/x?password={CANARY}",
-            keys=(Secret(CANARY),),
-            secret_key=Secret(CANARY),
-        )
+    settings = Settings(
+        store=f"postgresql://me:{CANARY}@db/x?password={CANARY}",
+        keys=(Secret(CANARY),),
+        secret_key=Secret(CANARY),
     )
+    shown = asyncio.run(ServerApi(store_from_url("memory:"), settings, "", lambda _: ()).settings())
     assert CANARY not in repr(shown)
     values = {one.name: one.value for one in shown.items}
     assert (values["keys"], values["secret_key"], values["port"]) == (("***",), "***", 8000)
@@ -32,7 +34,8 @@ def test_nodes_name_the_agents_of_ones_tenant_and_to_an_operator_all() -> None:
         async def named(tenant: str, *scopes: Scope) -> set[str]:
             call = ApiCall(Principal(tenant, "me", frozenset(scopes)), tenant)
             registered = {"north": ["desk"], "south": ["theirs"]}
-            page = await list_nodes(at.store, call, "desk", lambda one: registered[one])
+            api = ServerApi(at.store, Settings(), "desk", lambda one: registered[one])
+            page = await api.nodes(call)
             return {name for one in page.items for name in one.agents}
 
         assert await named("north", Scope.ADMIN) == {"desk"}

@@ -17,7 +17,7 @@ from trunkline.auth.principal import OPERATOR, Principal
 from trunkline.errors import InvalidParams, RouteNotFound, StoreError, Unauthenticated
 from trunkline.fleet.call import ApiCall, PageQuery
 from trunkline.gateway.audit import Audit
-from trunkline.gateway.tenant_api import ADMIN_SCOPES, TenantApi, TenantChange, TenantForm, slug
+from trunkline.gateway.tenant_api import ADMIN_SCOPES, AuditApi, TenantApi, TenantChange, TenantForm, slug
 from trunkline.gateway.tenants import TenantBook, TenantQuota, TenantSettings, filled
 from trunkline.store.sqlite.store import SqliteStore
 
@@ -50,7 +50,7 @@ class Desk:
             return None
 
     async def rows(self, **query: Any) -> list[Any]:
-        page = await self.api.audit(self.call(), PageQuery(limit=200, **query))
+        page = await AuditApi(self.api.audit).page(PageQuery(limit=200, **query))
         return msgspec.to_builtins(page.items)
 
 
@@ -175,9 +175,9 @@ def test_the_audit_says_who_did_what_and_nothing_secret() -> None:
         )  # fmt: skip
         assert made.token not in str(rows) and rotated.token not in str(rows)
         assert len(await desk.rows(tenant="other")) == 1
-        first = await desk.api.audit(desk.call(), PageQuery(limit=3))
+        first = await AuditApi(desk.api.audit).page(PageQuery(limit=3))
         assert first.next is not None
-        rest = await desk.api.audit(desk.call(), PageQuery(limit=3, after=first.next))
+        rest = await AuditApi(desk.api.audit).page(PageQuery(limit=3, after=first.next))
         assert msgspec.to_builtins([*first.items, *rest.items]) == rows and rest.next is None
 
     run(case)

@@ -25,7 +25,7 @@ DIES = '''
 import os, sys
 from trunkline import Agent
 
-if "worker" in sys.argv[0]:
+if sys.argv[0].endswith("serve.py"):
     os._exit(7)
 
 agent = Agent("dies")

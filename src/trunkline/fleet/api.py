@@ -12,16 +12,16 @@ from typing import Any, Protocol
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.config import Settings
 from trunkline.fleet.answer import answer_route
-from trunkline.fleet.callback import callback_routes
+from trunkline.fleet.callback import CallbackApi
 from trunkline.fleet.health.fleet_health import FleetHealth
-from trunkline.fleet.health.routes import health_routes
-from trunkline.fleet.inbox import inbox_of, inbox_routes
+from trunkline.fleet.health.routes import HealthApi
+from trunkline.fleet.inbox import inbox_of
 from trunkline.fleet.mount import PREFIX
 from trunkline.fleet.openapi import describe
-from trunkline.fleet.route import ApiRoute
-from trunkline.fleet.server_lists import server_routes
-from trunkline.fleet.tasks import TaskApi, task_routes
-from trunkline.fleet.topics.routes import TopicApi, topic_routes
+from trunkline.fleet.route import ApiRoute, api_route, routes_of
+from trunkline.fleet.server_lists import ServerApi
+from trunkline.fleet.tasks import TaskApi
+from trunkline.fleet.topics.routes import TopicApi
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.peer.callbacks import Callbacks
 from trunkline.run.runner import Runner
@@ -85,23 +85,19 @@ class OperatorApi:
             window_s=settings.health_window_s,
             registered=lambda _tenant: self._host.agents,
         )
-        routes = [
-            *task_routes(TaskApi(runner, settings.keep_alive)),
-            *inbox_routes(inbox_of(runner)),
-            *callback_routes(runner, self._host.callbacks),
-            *server_routes(runner.tasks.store, settings, runner.origin, health.registered),
-            *health_routes(health),
-            *topic_routes(TopicApi(runner.tasks, runner.origin, settings.keep_alive)),
-            ApiRoute(
-                pattern="GET /openapi.json",
-                scope=AuthScope.READ,
-                summary="This description.",
-                act=lambda _call, _query, _form: self._description(),
-                answer=dict[str, Any],
-            ),
-            *self._added,
-        ]
-        return {route.pattern: route for route in routes}
+        parts = (
+            TaskApi(runner, settings.keep_alive),
+            inbox_of(runner),
+            CallbackApi(runner, self._host.callbacks),
+            ServerApi(runner.tasks.store, settings, runner.origin, health.registered),
+            HealthApi(health),
+            TopicApi(runner.tasks, runner.origin, settings.keep_alive),
+            self,
+        )
+        declared = [route for part in parts for route in routes_of(part)]
+        return {route.pattern: route for route in (*declared, *self._added)}
 
-    async def _description(self) -> dict[str, Any]:
+    @api_route("GET /openapi.json", AuthScope.READ)
+    async def description(self) -> dict[str, Any]:
+        """This description."""
         return describe([*self.routes.values()], PREFIX)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trunkline.errors import TaskNotFound
 from trunkline.fleet.call import ApiCall, ApiStruct
-from trunkline.fleet.route import ApiRoute
+from trunkline.fleet.route import api_route
 from trunkline.peer.callbacks import Callbacks, read_callback, refusal
 from trunkline.run.runner import Runner
 
@@ -15,32 +15,26 @@ class CallbackTaken(ApiStruct, frozen=True):
     success: bool
 
 
-def callback_routes(runner: Runner, callbacks: Callbacks) -> list[ApiRoute]:
-    """The route by which remote agents tell of tasks."""
+class CallbackApi:
+    """The operation of the API by which remote agents tell of tasks."""
 
-    async def take(call: ApiCall, query: object, body: bytes) -> CallbackTaken:
-        del query
-        tenant = callbacks.tenant(call.id, _token(call))
+    def __init__(self, runner: Runner, callbacks: Callbacks) -> None:
+        self._runner = runner
+        self._callbacks = callbacks
+
+    @api_route("POST /a2a/callback/{id}", None)
+    async def take(self, call: ApiCall, body: bytes) -> CallbackTaken:
+        """Tell of a task that a remote agent does."""
+        tenant = self._callbacks.tenant(call.id, _token(call))
         told = read_callback(body)
         try:
-            feed = await runner.tasks.load(tenant, call.id)
+            feed = await self._runner.tasks.load(tenant, call.id)
             if feed is None:
                 raise refusal()
-            await runner.notify(feed, told)
+            await self._runner.notify(feed, told)
         except TaskNotFound:
             raise refusal() from None
         return CallbackTaken(success=True)
-
-    return [
-        ApiRoute(
-            pattern="POST /a2a/callback/{id}",
-            scope=None,
-            summary="Tell of a task that a remote agent does.",
-            act=take,
-            answer=CallbackTaken,
-            body=bytes,
-        )
-    ]
 
 
 def _token(call: ApiCall) -> str:

@@ -14,7 +14,7 @@ from trunkline.auth.principal import Scope as AuthScope
 from trunkline.clock import new_id
 from trunkline.errors import InvalidParams
 from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, PageQuery
-from trunkline.fleet.route import ApiRoute
+from trunkline.fleet.route import api_route
 from trunkline.fleet.task_lists import TaskLists
 from trunkline.log.events import QuestionClosed, Recorded, Said, Status
 from trunkline.log.fold import State
@@ -93,8 +93,9 @@ class Inbox:
         self.origin = origin
         self._lists = TaskLists(tasks)
 
+    @api_route("GET /inbox", AuthScope.ANSWER)
     async def list(self, call: ApiCall, asked: InboxQuery) -> ApiPage:
-        """A page of open questions; or of closed ones, the last of each task."""
+        """A page of the questions that are open, or of those that are closed."""
 
         async def made(state: State) -> InboxItem | None:
             if asked.state == "open":
@@ -162,8 +163,9 @@ class Inbox:
             **closed,
         )
 
+    @api_route("POST /inbox/{id}", AuthScope.ANSWER)
     async def answer(self, call: ApiCall, form: AnswerForm) -> AnswerTaken:
-        """Answer a question; the log keeps who did.
+        """Answer the question of a task.
 
         Raises:
             TaskNotFound: there is no such task, or it never asked anything.
@@ -209,28 +211,6 @@ def inbox_of(runner: Runner) -> Inbox:
         await runner.say(feed, message, by=by)
 
     return Inbox(runner.tasks, say, runner.origin)
-
-
-def inbox_routes(inbox: Inbox) -> list[ApiRoute]:
-    """The routes that show and answer questions."""
-    return [
-        ApiRoute(
-            pattern="GET /inbox",
-            scope=AuthScope.ANSWER,
-            summary="A page of the questions that are open, or of those that are closed.",
-            act=lambda call, query, _: inbox.list(call, query),
-            answer=ApiPage,
-            query=InboxQuery,
-        ),
-        ApiRoute(
-            pattern="POST /inbox/{id}",
-            scope=AuthScope.ANSWER,
-            summary="Answer the question of a task.",
-            act=lambda call, _, form: inbox.answer(call, form),
-            answer=AnswerTaken,
-            body=AnswerForm,
-        ),
-    ]
 
 
 def answer_part(form: AnswerForm, asked: Message) -> Part:

@@ -10,7 +10,7 @@ import msgspec
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.config import Secret, Settings
 from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, PageQuery
-from trunkline.fleet.route import ApiRoute
+from trunkline.fleet.route import api_route
 from trunkline.fleet.views import delivery_item
 from trunkline.store.base import Store
 from trunkline.store.url import shown
@@ -42,69 +42,48 @@ class NodeItem(ApiStruct, frozen=True, kw_only=True):
     beat_at: str
 
 
-async def list_nodes(store: Store, call: ApiCall, origin: str, registered: Registered) -> ApiPage:
-    """The nodes of the store, each with its agents by their ids: those of the tenant, to an operator all."""
-    sees_all = AuthScope.OPERATOR in call.principal.scopes
-    known = {origin, *registered(call.tenant)}
-    items: list[NodeItem] = []
-    for one in await store.nodes.list():
-        # That at the origin is there a second time, as '', for logs that name no agent.
-        names = {agent or origin for agent in one.agents}
-        agents = sorted(names if sees_all else names & known)
-        items.append(NodeItem(id=one.id, agents=agents, alive=one.alive, beat_at=timestamp(one.beat)))
-    return ApiPage(items)
+class ServerApi:
+    """The operations of the API that show the server itself; `registered` are the agents of a tenant."""
 
+    def __init__(self, store: Store, settings: Settings, origin: str, registered: Registered) -> None:
+        self._store = store
+        self._settings = settings
+        self._origin = origin
+        self._registered = registered
 
-async def list_deliveries(store: Store, call: ApiCall, asked: DeliveryQuery) -> ApiPage:
-    """A page of the deliveries of a tenant, those of the newest tasks first."""
-    found = await store.outbox.list(
-        tenant=call.tenant,
-        task_id=asked.task or None,
-        state=asked.state or None,
-        limit=asked.limit,
-        after=asked.after,
-    )
-    following = found[-1].id if len(found) == asked.limit else None
-    return ApiPage([delivery_item(one) for one in found], following)
+    @api_route("GET /deliveries", AuthScope.ADMIN)
+    async def deliveries(self, call: ApiCall, asked: DeliveryQuery) -> ApiPage:
+        """A page of deliveries, those of the newest tasks first."""
+        found = await self._store.outbox.list(
+            tenant=call.tenant,
+            task_id=asked.task or None,
+            state=asked.state or None,
+            limit=asked.limit,
+            after=asked.after,
+        )
+        following = found[-1].id if len(found) == asked.limit else None
+        return ApiPage([delivery_item(one) for one in found], following)
 
+    @api_route("GET /settings", AuthScope.ADMIN)
+    async def settings(self) -> ApiPage:
+        """Every setting of the server, without secrets."""
+        values: dict[str, Any] = msgspec.to_builtins(self._settings, enc_hook=_hidden)
+        values["store"] = shown(self._settings.store)
+        return ApiPage([SettingItem(name=name, value=value) for name, value in values.items()])
 
-def list_settings(settings: Settings) -> ApiPage:
-    """Every setting of the host with its value, and no secret."""
-    values: dict[str, Any] = msgspec.to_builtins(settings, enc_hook=_hidden)
-    values["store"] = shown(settings.store)
-    return ApiPage([SettingItem(name=name, value=value) for name, value in values.items()])
-
-
-def server_routes(store: Store, settings: Settings, origin: str, registered: Registered) -> list[ApiRoute]:
-    """The routes that show the server itself; `registered` are the agents of a tenant."""
-
-    async def shown_settings() -> ApiPage:
-        return list_settings(settings)
-
-    return [
-        ApiRoute(
-            pattern="GET /deliveries",
-            scope=AuthScope.ADMIN,
-            summary="A page of deliveries, those of the newest tasks first.",
-            act=lambda call, query, _: list_deliveries(store, call, query),
-            answer=ApiPage,
-            query=DeliveryQuery,
-        ),
-        ApiRoute(
-            pattern="GET /settings",
-            scope=AuthScope.ADMIN,
-            summary="Every setting of the server, without secrets.",
-            act=lambda _call, _query, _form: shown_settings(),
-            answer=ApiPage,
-        ),
-        ApiRoute(
-            pattern="GET /nodes",
-            scope=AuthScope.ADMIN,
-            summary="The processes that carry agents, and whether each of them lives.",
-            act=lambda call, _query, _form: list_nodes(store, call, origin, registered),
-            answer=ApiPage,
-        ),
-    ]
+    @api_route("GET /nodes", AuthScope.ADMIN)
+    async def nodes(self, call: ApiCall) -> ApiPage:
+        """The processes that carry agents, and whether each of them lives."""
+        # Each with its agents by their ids: those of the tenant, to an operator all.
+        sees_all = AuthScope.OPERATOR in call.principal.scopes
+        known = {self._origin, *self._registered(call.tenant)}
+        items: list[NodeItem] = []
+        for one in await self._store.nodes.list():
+            # That at the origin is there a second time, as '', for logs that name no agent.
+            names = {agent or self._origin for agent in one.agents}
+            agents = sorted(names if sees_all else names & known)
+            items.append(NodeItem(id=one.id, agents=agents, alive=one.alive, beat_at=timestamp(one.beat)))
+        return ApiPage(items)
 
 
 def _hidden(value: object) -> str:

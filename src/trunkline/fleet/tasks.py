@@ -12,7 +12,7 @@ from trunkline.auth.principal import Scope as AuthScope
 from trunkline.errors import InvalidParams, Refused
 from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, Limit, PageQuery, read_seq
 from trunkline.fleet.event_stream import EventStream, place_in
-from trunkline.fleet.route import ApiRoute
+from trunkline.fleet.route import api_route
 from trunkline.fleet.task_lists import PAGE_BYTES, TaskLists
 from trunkline.fleet.views import (
     EventRow,
@@ -81,8 +81,9 @@ class TaskApi:
         self._store = runner.tasks.store
         self._lists = TaskLists(runner.tasks)
 
+    @api_route("GET /tasks", AuthScope.READ)
     async def list(self, call: ApiCall, asked: TaskFilter) -> ApiPage:
-        """A page of tasks, newest status first: one's own, or all of the tenant's."""
+        """A page of tasks, newest status first."""
         where = Where(
             principal=None if call.sees_all else call.principal.name,
             context_id=asked.context_id or None,
@@ -111,8 +112,9 @@ class TaskApi:
             call.tenant, call.principal.name, task_id or call.id, None, lambda _: call.sees_all
         )
 
+    @api_route("GET /tasks/{id}", AuthScope.READ)
     async def get(self, call: ApiCall) -> TaskDetail:
-        """A task with the newest of its events."""
+        """A task with the newest of its events, its deliveries, its parent and its children."""
         feed = await self.find(call)
         tenant, state = call.tenant, feed.state
         item = self._item(state)
@@ -128,16 +130,18 @@ class TaskApi:
             children=[child_item(head, self._runner.origin) for head in children.heads],
         )
 
+    @api_route("GET /tasks/{id}/log", AuthScope.READ)
     async def log(self, call: ApiCall, asked: LogQuery) -> ApiPage:
-        """The events of a task after a seq, in their order."""
+        """The events of a task after a seq."""
         feed = await self.find(call)
         after = read_seq(asked.after, "after") if asked.after else 0
         records = await self._store.log.read(call.tenant, feed.state.task_id, after, asked.limit)
         rows, last = _fitting(records)
         return ApiPage([*rows], str(last) if last < feed.state.seq and rows else None)
 
+    @api_route("GET /tasks/{id}/events", AuthScope.READ, stream="stream")
     async def check(self, call: ApiCall) -> None:
-        """Let pass whom the events of a task would be shown."""
+        """The events of a task as server-sent events, to its end; Last-Event-ID resumes."""
         await self.find(call)
 
     async def stream(self, call: ApiCall, _: object, scope: Scope, receive: Receive, send: Send) -> None:
@@ -147,14 +151,16 @@ class TaskApi:
         after = place_in(feed, None if named is None else named.decode("latin-1"))
         await EventStream(self._store.log, feed, after, self._keep_alive_s).serve(receive, send)
 
+    @api_route("POST /tasks/{id}/cancel", AuthScope.WRITE)
     async def cancel(self, call: ApiCall) -> TaskItem:
-        """Stop a task; gives the canceled task."""
+        """Cancel a task."""
         feed = await self.find(call)
         await self._runner.cancel(feed, call.principal.name)
         return self._item(feed.state)
 
+    @api_route("POST /tasks:cancel", AuthScope.WRITE)
     async def cancel_all(self, call: ApiCall, form: CancelTasksForm) -> CancelOutcomes:
-        """Stop several tasks at once; each has an outcome of its own."""
+        """Cancel several tasks."""
         found = await asyncio.gather(*[self._cancel_one(call, task_id) for task_id in form.ids])
         return CancelOutcomes(tasks=found)
 
@@ -165,58 +171,6 @@ class TaskApi:
         except Refused as refused:
             return CancelOutcome(task_id=task_id, error=refused.message)
         return CancelOutcome(task_id=task_id, state=self._item(feed.state).state)
-
-
-def task_routes(tasks: TaskApi) -> list[ApiRoute]:
-    """The routes that show and cancel tasks."""
-    return [
-        ApiRoute(
-            pattern="GET /tasks",
-            scope=AuthScope.READ,
-            summary="A page of tasks, newest status first.",
-            act=lambda call, query, _: tasks.list(call, query),
-            answer=ApiPage,
-            query=TaskFilter,
-        ),
-        ApiRoute(
-            pattern="GET /tasks/{id}",
-            scope=AuthScope.READ,
-            summary="A task with the newest of its events, its deliveries, its parent and its children.",
-            act=lambda call, _query, _form: tasks.get(call),
-            answer=TaskDetail,
-        ),
-        ApiRoute(
-            pattern="GET /tasks/{id}/log",
-            scope=AuthScope.READ,
-            summary="The events of a task after a seq.",
-            act=lambda call, query, _: tasks.log(call, query),
-            answer=ApiPage,
-            query=LogQuery,
-        ),
-        ApiRoute(
-            pattern="GET /tasks/{id}/events",
-            scope=AuthScope.READ,
-            summary="The events of a task as server-sent events, to its end; Last-Event-ID resumes.",
-            act=lambda call, _query, _form: tasks.check(call),
-            answer=None,
-            stream=tasks.stream,
-        ),
-        ApiRoute(
-            pattern="POST /tasks/{id}/cancel",
-            scope=AuthScope.WRITE,
-            summary="Cancel a task.",
-            act=lambda call, _query, _form: tasks.cancel(call),
-            answer=TaskItem,
-        ),
-        ApiRoute(
-            pattern="POST /tasks:cancel",
-            scope=AuthScope.WRITE,
-            summary="Cancel several tasks.",
-            act=lambda call, _, form: tasks.cancel_all(call, form),
-            answer=CancelOutcomes,
-            body=CancelTasksForm,
-        ),
-    ]
 
 
 def _fitting(records: list[Recorded]) -> tuple[list[EventRow], int]:

@@ -13,9 +13,9 @@ from trunkline.auth.principal import Principal, Scope
 from trunkline.clock import now_ms
 from trunkline.errors import RouteNotFound
 from trunkline.fleet.call import ApiCall, read_body, read_form, tenant_of
-from trunkline.fleet.route import ApiRoute
+from trunkline.fleet.route import ApiRoute, routes_of
 from trunkline.gateway.audit import Audit
-from trunkline.gateway.tenant_api import TenantApi, audit_routes, tenant_routes
+from trunkline.gateway.tenant_api import AuditApi, TenantApi
 from trunkline.gateway.tenants import TenantBook
 from trunkline.http.mounts import App, Mount, Route
 from trunkline.store.base import Store
@@ -31,17 +31,17 @@ _PATTERNS = {
 
 
 def tenant_mounts(app: App) -> list[Mount]:
-    """The mounts whose requests an application answers by the routes of `routes_of`."""
+    """The mounts whose requests an application answers by the routes of `mounted_routes`."""
     return [
         Mount(prefix, app, [_route(pattern) for pattern in patterns], write_problem)
         for prefix, patterns in _PATTERNS.items()
     ]
 
 
-def routes_of(api: TenantApi) -> dict[str, dict[str, ApiRoute]]:
+def mounted_routes(api: TenantApi) -> dict[str, dict[str, ApiRoute]]:
     """The routes of both mounts, by prefix and pattern."""
-    found = {TENANTS: tenant_routes(api), AUDIT: audit_routes(api)}
-    return {prefix: {one.pattern: one for one in routes} for prefix, routes in found.items()}
+    parts = {TENANTS: api, AUDIT: AuditApi(api.audit)}
+    return {prefix: {one.pattern: one for one in routes_of(part)} for prefix, part in parts.items()}
 
 
 async def perform_tenants(
@@ -55,7 +55,7 @@ async def perform_tenants(
     keys = KeyStore(store.docs, Keyring(()), now_ms)
     book = TenantBook(store.docs, ClosedTenants())
     await book.mirror.refresh()
-    routes = routes_of(TenantApi(book, keys, Audit(store.docs, now_ms), now_ms))
+    routes = mounted_routes(TenantApi(book, keys, Audit(store.docs, now_ms), now_ms))
     for mount in tenant_mounts(_nobody):
         if path == mount.prefix or path.startswith(f"{mount.prefix}/"):
             route = routes[mount.prefix][mount.match(method, path).pattern]

@@ -14,7 +14,7 @@ from trunkline.auth.key_store import KeyStore
 from trunkline.auth.principal import DEFAULT_TENANT, Scope, check_tenant
 from trunkline.errors import Conflict, InvalidParams, Misuse, RouteNotFound
 from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, PageQuery
-from trunkline.fleet.route import ApiRoute
+from trunkline.fleet.route import api_route
 from trunkline.gateway.audit import Audit
 from trunkline.gateway.tenants import NO_QUOTA, Tenant, TenantBook, TenantQuota, TenantSettings
 from trunkline.store.records import AddedDoc
@@ -58,17 +58,30 @@ class TenantToken(TenantItem, frozen=True, kw_only=True):
     token: str
 
 
+class AuditApi:
+    """The operation on what operators did with the tenants of one store."""
+
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
+
+    @api_route("GET /", Scope.OPERATOR)
+    async def page(self, query: PageQuery) -> ApiPage:
+        """What operators did with tenants, newest first."""
+        return await self._audit.page(query.limit, query.after, query.tenant)
+
+
 class TenantApi:
     """The acts on the tenants of one store."""
 
     def __init__(self, book: TenantBook, keys: KeyStore, audit: Audit, now_ms: Callable[[], int]) -> None:
         self._book = book
         self._keys = keys
-        self._audit = audit
+        self.audit = audit
         self._now = now_ms
 
+    @api_route("POST /", Scope.OPERATOR, status=201)
     async def create(self, call: ApiCall, form: TenantForm) -> TenantToken:
-        """Make a tenant, and an admin key of it.
+        """Make a tenant; the answer shows its admin key this once.
 
         Raises:
             InvalidParams: the name gives no id, or the id is taken.
@@ -77,7 +90,7 @@ class TenantApi:
         tenant = Tenant(id=tenant_id, name=form.name.strip(), created_at=self._now())
         if tenant_id == DEFAULT_TENANT:
             raise _taken(tenant_id)
-        told = self._audit.row(call.principal.name, "tenant.created", tenant_id, None, _shown(tenant))
+        told = self.audit.row(call.principal.name, "tenant.created", tenant_id, None, _shown(tenant))
         try:
             await self._book.add(tenant, told)
         except Conflict:
@@ -85,6 +98,7 @@ class TenantApi:
             raise _taken(tenant_id) from None
         return _with_token(tenant, await self._new_key(tenant))
 
+    @api_route("GET /", Scope.OPERATOR)
     async def list(self, query: PageQuery) -> ApiPage:
         """A page of tenants, by their ids."""
         await self._book.mirror.refresh()
@@ -93,11 +107,13 @@ class TenantApi:
         more = page[-1].id if len(known) > len(page) else None
         return ApiPage([tenant_item(one) for one in page], more)
 
+    @api_route("GET /{id}", Scope.OPERATOR)
     async def get(self, call: ApiCall) -> TenantItem:
-        """A tenant by its id."""
+        """A tenant."""
         await self._book.mirror.refresh()
         return tenant_item(self._known(call.id))
 
+    @api_route("PATCH /{id}", Scope.OPERATOR)
     async def change(self, call: ApiCall, form: TenantChange) -> TenantItem:
         """Disable, enable, limit or set a tenant.
 
@@ -122,8 +138,9 @@ class TenantApi:
 
         return tenant_item(await self._changed(call, call.id, changed, "tenant.changed"))
 
+    @api_route("POST /{id}:rotate", Scope.OPERATOR)
     async def rotate(self, call: ApiCall) -> TenantToken:
-        """Give a tenant a new admin key; the one before opens nothing any more.
+        """Give a tenant a new admin key, shown this once.
 
         Raises:
             RouteNotFound: there is no such tenant.
@@ -131,11 +148,12 @@ class TenantApi:
         await self._book.mirror.refresh()
         tenant = self._known(call.id.removesuffix(_ROTATE))
         shown = _shown(tenant)
-        told = self._audit.row(call.principal.name, "tenant.rotated", tenant.id, shown, shown)
+        told = self.audit.row(call.principal.name, "tenant.rotated", tenant.id, shown, shown)
         return _with_token(tenant, await self._new_key(tenant, told))
 
+    @api_route("DELETE /{id}", Scope.OPERATOR)
     async def delete(self, call: ApiCall) -> TenantItem:
-        """Disable a tenant for good and end its keys; its data goes with retention, the audit stays.
+        """Delete a tenant: disabled at once, its data gone after retention.
 
         Raises:
             InvalidParams: it is the tenant that cannot be deleted.
@@ -153,11 +171,6 @@ class TenantApi:
             if key.tenant == tenant.id and key.state == "active":
                 await self._keys.revoke(key.id)
         return tenant_item(tenant)
-
-    async def audit(self, call: ApiCall, query: PageQuery) -> ApiPage:
-        """A page of what operators did, newest first."""
-        del call
-        return await self._audit.page(query.limit, query.after, query.tenant)
 
     async def _new_key(self, tenant: Tenant, told: AddedDoc | None = None) -> str:
         """Make or replace the admin key of a tenant, and write with it what tells of it; gives its token."""
@@ -182,7 +195,7 @@ class TenantApi:
         after = await self._book.change(
             tenant_id,
             change,
-            lambda before, after: self._audit.row(by, action, tenant_id, _shown(before), _shown(after)),
+            lambda before, after: self.audit.row(by, action, tenant_id, _shown(before), _shown(after)),
         )
         if after is None:
             raise _unknown(tenant_id)
@@ -198,72 +211,6 @@ class TenantApi:
     def _check_there(self, tenant: Tenant) -> None:
         if tenant.deleted_at:
             raise _unknown(tenant.id)
-
-
-def tenant_routes(api: TenantApi) -> list[ApiRoute]:
-    """The routes below `/admin/tenants`."""
-    return [
-        ApiRoute(
-            pattern="POST /",
-            scope=Scope.OPERATOR,
-            summary="Make a tenant; the answer shows its admin key this once.",
-            act=lambda call, _, form: api.create(call, form),
-            answer=TenantToken,
-            body=TenantForm,
-            status=201,
-        ),
-        ApiRoute(
-            pattern="GET /",
-            scope=Scope.OPERATOR,
-            summary="A page of tenants, by their ids.",
-            act=lambda _call, query, _form: api.list(query),
-            answer=ApiPage,
-            query=PageQuery,
-        ),
-        ApiRoute(
-            pattern="GET /{id}",
-            scope=Scope.OPERATOR,
-            summary="A tenant.",
-            act=lambda call, _query, _form: api.get(call),
-            answer=TenantItem,
-        ),
-        ApiRoute(
-            pattern="PATCH /{id}",
-            scope=Scope.OPERATOR,
-            summary="Disable, enable, limit or set a tenant.",
-            act=lambda call, _, form: api.change(call, form),
-            answer=TenantItem,
-            body=TenantChange,
-        ),
-        ApiRoute(
-            pattern="DELETE /{id}",
-            scope=Scope.OPERATOR,
-            summary="Delete a tenant: disabled at once, its data gone after retention.",
-            act=lambda call, _query, _form: api.delete(call),
-            answer=TenantItem,
-        ),
-        ApiRoute(
-            pattern="POST /{id}:rotate",
-            scope=Scope.OPERATOR,
-            summary="Give a tenant a new admin key, shown this once.",
-            act=lambda call, _query, _form: api.rotate(call),
-            answer=TenantToken,
-        ),
-    ]
-
-
-def audit_routes(api: TenantApi) -> list[ApiRoute]:
-    """The route at `/admin/audit`."""
-    return [
-        ApiRoute(
-            pattern="GET /",
-            scope=Scope.OPERATOR,
-            summary="What operators did with tenants, newest first.",
-            act=lambda call, query, _: api.audit(call, query),
-            answer=ApiPage,
-            query=PageQuery,
-        )
-    ]
 
 
 def slug(name: str) -> str:

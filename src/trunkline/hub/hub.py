@@ -31,8 +31,9 @@ from trunkline.fleet.notify.discord import DiscordAnswers, discord_mount
 from trunkline.fleet.notify.links import AnswerLinks
 from trunkline.fleet.notify.notifications import Notifications
 from trunkline.fleet.openai.api import OpenAiApi, openai_mounts
-from trunkline.fleet.routing.chat_api import ChatApi, chat_routes
-from trunkline.fleet.routing.dispatch_api import DispatchApi, dispatch_routes
+from trunkline.fleet.route import routes_of
+from trunkline.fleet.routing.chat_api import ChatApi
+from trunkline.fleet.routing.dispatch_api import DispatchApi
 from trunkline.fleet.routing.dispatcher import HUB, Dispatcher, Policy
 from trunkline.fleet.routing.standings import CatalogueFleet
 from trunkline.gateway.model.folder import FILES, TenantFolder
@@ -176,8 +177,8 @@ class Hub:
         )
         host.api.add(
             [
-                *dispatch_routes(DispatchApi(runner, dispatcher)),
-                *chat_routes(ChatApi(runner, dispatcher, fleet)),
+                *routes_of(DispatchApi(runner, dispatcher)),
+                *routes_of(ChatApi(runner, dispatcher, fleet)),
                 *self._ceremonies.routes,
                 *self._service.routes(),
             ]

@@ -11,7 +11,7 @@ from trunkline.clock import now_ms
 from trunkline.fleet.answer import answer_route
 from trunkline.gateway.audit import Audit
 from trunkline.gateway.closing import TenantClosing
-from trunkline.gateway.mounts import routes_of
+from trunkline.gateway.mounts import mounted_routes
 from trunkline.gateway.tenant_api import TenantApi
 from trunkline.gateway.tenants import TenantBook, TenantQuota, TenantSettings, filled
 from trunkline.host import Host
@@ -51,7 +51,7 @@ class Tenants:
             remove_files=lambda tenant: self.remove_files(tenant),
         )
         host.runner.keep_of(self.kept_s)
-        self._routes = routes_of(TenantApi(self.book, host.key_store, Audit(docs, now_ms), now_ms))
+        self._routes = mounted_routes(TenantApi(self.book, host.key_store, Audit(docs, now_ms), now_ms))
 
     @property
     def several(self) -> bool:

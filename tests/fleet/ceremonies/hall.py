@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tests.fleet.office import Office, office
-from trunkline.fleet.ceremonies.api import CeremonyApi, ceremony_routes
+from trunkline.fleet.ceremonies.api import CeremonyApi
 from trunkline.fleet.ceremonies.ceremony_store import CeremonyStore
 from trunkline.fleet.ceremonies.scheduler import Fire, Scheduler
+from trunkline.fleet.route import routes_of
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
 from trunkline.wire.types import SendRequest
@@ -51,7 +52,7 @@ class Hall:
             agents_of=lambda _tenant, _skill: ["desk"],
         )
         api = CeremonyApi(self.ceremony_store, self.scheduler, at.store.clock, lambda _: Fetcher(Egress()))
-        at.application.host.api.add(ceremony_routes(api))
+        at.application.host.api.add(routes_of(api))
 
     async def post(self, who: str, path: str, body: Any = None, status: int = 200) -> Any:
         answer = await self.at.ask(who, "POST", path, {} if body is None else body)

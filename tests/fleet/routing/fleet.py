@@ -7,8 +7,9 @@ from typing import Any
 
 from tests.fleet.office import Office, office
 from tests.fleet.routing.test_dispatcher import Few, agent
-from trunkline.fleet.routing.chat_api import ChatApi, chat_routes
-from trunkline.fleet.routing.dispatch_api import DispatchApi, dispatch_routes
+from trunkline.fleet.route import routes_of
+from trunkline.fleet.routing.chat_api import ChatApi
+from trunkline.fleet.routing.dispatch_api import DispatchApi
 from trunkline.fleet.routing.dispatcher import Dispatcher, Policy
 
 
@@ -34,8 +35,8 @@ def hub(work: Callable[[Hub], Awaitable[None]], *, wait_s: float = 30.0, store: 
         host = at.application.host
         fleet = Few(agent("desk", "work", "other"), agent("off", "work", excluded="it is disabled"))
         dispatcher = Dispatcher(host.runner, fleet, Policy())
-        host.api.add(dispatch_routes(DispatchApi(host.runner, dispatcher)))
-        host.api.add(chat_routes(ChatApi(host.runner, dispatcher, fleet, wait_s)))
+        host.api.add(routes_of(DispatchApi(host.runner, dispatcher)))
+        host.api.add(routes_of(ChatApi(host.runner, dispatcher, fleet, wait_s)))
         await work(Hub(at))
 
     office(main, store)

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from trunkline.auth.principal import Scope as AuthScope
 from trunkline.auth.vault import Vault
 from trunkline.errors import Conflict, InvalidParams, RouteNotFound, Unreachable
 from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, PageQuery
@@ -18,8 +19,10 @@ from trunkline.fleet.catalogue.entry_reader import read_entry
 from trunkline.fleet.catalogue.files import ENTRIES_LIMIT
 from trunkline.fleet.catalogue.history import CatalogueHistory
 from trunkline.fleet.catalogue.listed import Listed, ListedSkill, Override
+from trunkline.fleet.catalogue.probe import Probed, ProbeForm, probe
 from trunkline.fleet.catalogue.roster import Roster, roster
 from trunkline.fleet.health.health_records import AgentHealth
+from trunkline.fleet.route import api_route
 from trunkline.net.egress import Egress, refusal_text, shown
 from trunkline.wire.spellings import timestamp
 
@@ -95,19 +98,22 @@ class AgentsApi:
     def __init__(self, parts: CatalogueParts) -> None:
         self._parts = parts
 
+    @api_route("GET /agents", AuthScope.READ)
     async def list(self, call: ApiCall, asked: PageQuery) -> ApiPage:
-        """A page of agents, by name."""
+        """A page of the agents of the catalogue, by name."""
         found = [one for one in self._parts.catalogue.listed(call.tenant) if one.entry.name > asked.after]
         page = found[: asked.limit]
         following = page[-1].entry.name if len(found) > len(page) else None
         return ApiPage([AgentItem(**self._item(call, one)) for one in page], following)
 
+    @api_route("GET /roster", AuthScope.READ)
     async def roster(self, call: ApiCall) -> Roster:
-        """The agents elsewhere of a tenant, in a few lines."""
+        """The agents elsewhere in a few lines, for models and routers; who is dead is marked."""
         return roster(self._parts.catalogue.listed(call.tenant))
 
+    @api_route("GET /agents/{name}", AuthScope.READ)
     async def get(self, call: ApiCall) -> AgentDetail:
-        """An agent with its history.
+        """An agent of the catalogue, with what happened to its entry.
 
         Raises:
             RouteNotFound: there is none of this name.
@@ -117,6 +123,7 @@ class AgentsApi:
         shown_rows = [HistoryRow(at=timestamp(row.at), kind=row.kind, about=row.about) for row in rows]
         return AgentDetail(**self._item(call, listed), log=shown_rows)
 
+    @api_route("POST /agents", AuthScope.ADMIN)
     async def create(self, call: ApiCall, raw: dict[str, Any]) -> AgentItem:
         """Add an agent.
 
@@ -136,8 +143,9 @@ class AgentsApi:
         if self._parts.catalogue.is_reserved(name):
             raise _taken(name, "file")
 
+    @api_route("PUT /agents/{name}", AuthScope.ADMIN)
     async def replace(self, call: ApiCall, raw: dict[str, Any]) -> AgentItem:
-        """Put another text in the place of an agent's; credentials that it does not give stay.
+        """Put another entry in the place of an agent's.
 
         Raises:
             RouteNotFound: there is none of this name.
@@ -148,6 +156,7 @@ class AgentsApi:
             raise InvalidParams("an agent keeps its name; add another one and remove this", field="name")
         return await self._keep(call, call.id, {**raw, "name": call.id}, kept)
 
+    @api_route("DELETE /agents/{name}", AuthScope.ADMIN)
     async def remove(self, call: ApiCall) -> Removed:
         """Remove an agent; its open tasks are followed to their end.
 
@@ -159,12 +168,22 @@ class AgentsApi:
         await self._parts.documents.delete(call.tenant, call.id)
         return Removed(name=call.id)
 
-    async def override(self, call: ApiCall, override: Override) -> AgentItem:
-        """Say of an agent that it takes work or does not, until its text changes.
+    @api_route("POST /agents/{name}/enable", AuthScope.ADMIN)
+    async def enable(self, call: ApiCall) -> AgentItem:
+        """Let an agent take work, until its text changes."""
+        return await self._override(call, "enabled")
 
-        Raises:
-            RouteNotFound: there is none of this name.
-        """
+    @api_route("POST /agents/{name}/disable", AuthScope.ADMIN)
+    async def disable(self, call: ApiCall) -> AgentItem:
+        """Give an agent nothing new, until its text changes."""
+        return await self._override(call, "disabled")
+
+    @api_route("POST /agents/{name}/drain", AuthScope.ADMIN)
+    async def drain(self, call: ApiCall) -> AgentItem:
+        """Let an agent run empty: nothing new, and what is open goes on to its end."""
+        return await self._override(call, "draining")
+
+    async def _override(self, call: ApiCall, override: Override) -> AgentItem:
         listed = self._found(call)
         if listed.entry.fault:
             raise InvalidParams(f"its entry is invalid: {listed.entry.fault}", conflict="ENTRY_INVALID")
@@ -172,6 +191,7 @@ class AgentsApi:
         await _once_more(lambda: self._parts.documents.put_override(call.tenant, call.id, kept), self._parts)
         return AgentItem(**self._item(call, self._found(call)))
 
+    @api_route("POST /agents/{name}/refresh", AuthScope.ADMIN)
     async def refresh(self, call: ApiCall) -> AgentItem:
         """Ask an agent for its card now.
 
@@ -184,8 +204,9 @@ class AgentsApi:
             await self._parts.discovery.refresh(key)
         return AgentItem(**self._item(call, self._found(call)))
 
+    @api_route("PUT /announce/{name}", AuthScope.ANNOUNCE)
     async def announce(self, call: ApiCall, form: AnnounceForm) -> AgentItem:
-        """An agent says where it is, and says so again before `ttl` is over.
+        """Say where an agent is; it is listed until ttl seconds have passed.
 
         Raises:
             InvalidParams: a member does not fit, or the name is somebody else's, which is a conflict.
@@ -214,6 +235,11 @@ class AgentsApi:
             return gone
         await _once_more(lambda: self._parts.documents.put(call.tenant, call.id, kept), self._parts)
         return AgentItem(**self._item(call, self._found(call)))
+
+    @api_route("POST /a2a/probe", AuthScope.WRITE)
+    async def probe(self, call: ApiCall, form: ProbeForm) -> Probed:
+        """Whether an agent is at an address."""
+        return await probe(form.url, self._parts.egress(call.tenant))
 
     async def _keep(
         self, call: ApiCall, name: str, raw: dict[str, Any], known: KeptEntry | None

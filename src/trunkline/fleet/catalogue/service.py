@@ -9,15 +9,14 @@ from functools import partial
 
 from trunkline.auth.vault import Vault
 from trunkline.errors import StoreError
-from trunkline.fleet.catalogue.agent_routes import agent_routes
-from trunkline.fleet.catalogue.agents import ABOUT, CatalogueParts
+from trunkline.fleet.catalogue.agents import ABOUT, AgentsApi, CatalogueParts
 from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.discovery import CARD_REFRESH_S, CardDiscovery
 from trunkline.fleet.catalogue.documents import CatalogueDocuments
 from trunkline.fleet.catalogue.history import CatalogueHistory
 from trunkline.fleet.health.health_records import AgentHealth
 from trunkline.fleet.journal import Journals
-from trunkline.fleet.route import ApiRoute
+from trunkline.fleet.route import ApiRoute, routes_of
 from trunkline.net.egress import Egress
 from trunkline.peer.clients import PeerClients
 from trunkline.store.parts import Docs
@@ -60,7 +59,7 @@ class CatalogueService:
 
     def routes(self) -> list[ApiRoute]:
         """The routes of the operator's API over this catalogue."""
-        return agent_routes(self._parts)
+        return routes_of(AgentsApi(self._parts))
 
     async def start(self) -> None:
         """Read the documents.

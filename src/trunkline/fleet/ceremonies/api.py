@@ -33,7 +33,7 @@ from trunkline.fleet.ceremonies.runs import (
 )
 from trunkline.fleet.ceremonies.scheduler import Scheduler, subject
 from trunkline.fleet.journal import Journal
-from trunkline.fleet.route import ApiRoute
+from trunkline.fleet.route import api_route
 from trunkline.net.egress import refusal_text, target
 from trunkline.net.tenant_fetchers import FetcherOf
 from trunkline.store.parts import Clock
@@ -101,8 +101,9 @@ class CeremonyApi:
         self._clock = clock
         self._fetcher_of = fetcher_of
 
+    @api_route("GET /ceremonies", Scope.READ)
     async def list(self, call: ApiCall, asked: PageQuery) -> ApiPage:
-        """A page of ceremonies by id: the caller's own, or with the scope admin all of the tenant."""
+        """A page of ceremonies by id: one's own, or with the scope admin all of the tenant."""
         now = await self._clock.now()
         found = {
             one.id: _item(one, now) for one in self._ceremony_store.of(call.tenant) if _may_change(call, one)
@@ -115,6 +116,7 @@ class CeremonyApi:
         page = behind[: asked.limit]
         return ApiPage([found[one_id] for one_id in page], page[-1] if len(page) < len(behind) else None)
 
+    @api_route("POST /ceremonies/create", Scope.WRITE)
     async def create(self, call: ApiCall, form: CeremonyForm) -> CeremonyItem:
         """Keep a new ceremony.
 
@@ -130,6 +132,7 @@ class CeremonyApi:
         await self._ceremony_store.put(made, fresh=True)
         return _item(made, now)
 
+    @api_route("POST /ceremonies/{id}/update", Scope.WRITE)
     async def update(self, call: ApiCall, changes: CeremonyChanges) -> CeremonyItem:
         """Change members of a ceremony; those that are absent stay.
 
@@ -142,15 +145,17 @@ class CeremonyApi:
         await self._ceremony_store.put(made, fresh=False)
         return _item(made, now)
 
+    @api_route("POST /ceremonies/{id}/delete", Scope.WRITE)
     async def delete(self, call: ApiCall) -> CeremonyDeleted:
-        """Remove a ceremony and its history; runs that have begun come to their end."""
+        """Remove a ceremony and its history."""
         one = self._own(call, changes=True)
         await self._ceremony_store.delete(one)
         await self._scheduler.journals.forget(one.tenant, subject(one.id))
         return CeremonyDeleted(id=one.id)
 
+    @api_route("POST /ceremonies/{id}/run", Scope.WRITE)
     async def run(self, call: ApiCall) -> RunStarted:
-        """Start a run now, also of a ceremony that is paused.
+        """Start a run of a ceremony now.
 
         Raises:
             InvalidParams: by its policy none may begin now, which is a conflict.
@@ -173,6 +178,7 @@ class CeremonyApi:
             await self._scheduler.open_run(one, run, now)
         return RunStarted(run_id=run.id, task_id=run.first_task)
 
+    @api_route("GET /ceremonies/{id}/runs", Scope.READ)
     async def runs(self, call: ApiCall, asked: RunQuery) -> ApiPage:
         """A page of the runs of a ceremony, newest first."""
         one = self._own(call)
@@ -239,59 +245,3 @@ def _item(one: Ceremony, now: int) -> CeremonyItem:
         state="ready" if form.enabled else "paused",
         next_fires=[timestamp(planned) for planned in fires],
     )
-
-
-def ceremony_routes(api: CeremonyApi) -> list[ApiRoute]:
-    """The routes of ceremonies."""
-    listed = ApiRoute(
-        pattern="GET /ceremonies",
-        scope=Scope.READ,
-        summary="A page of ceremonies by id: one's own, or with the scope admin all of the tenant.",
-        act=lambda call, query, _: api.list(call, query),
-        answer=ApiPage,
-        query=PageQuery,
-    )
-    runs = ApiRoute(
-        pattern="GET /ceremonies/{id}/runs",
-        scope=Scope.READ,
-        summary="A page of the runs of a ceremony, newest first.",
-        act=lambda call, query, _: api.runs(call, query),
-        answer=ApiPage,
-        query=RunQuery,
-    )
-    return [listed, *_changing_routes(api), runs]
-
-
-def _changing_routes(api: CeremonyApi) -> list[ApiRoute]:
-    return [
-        ApiRoute(
-            pattern="POST /ceremonies/create",
-            scope=Scope.WRITE,
-            summary="Keep a new ceremony.",
-            act=lambda call, _, form: api.create(call, form),
-            answer=CeremonyItem,
-            body=CeremonyForm,
-        ),
-        ApiRoute(
-            pattern="POST /ceremonies/{id}/update",
-            scope=Scope.WRITE,
-            summary="Change members of a ceremony; those that are absent stay.",
-            act=lambda call, _, form: api.update(call, form),
-            answer=CeremonyItem,
-            body=CeremonyChanges,
-        ),
-        ApiRoute(
-            pattern="POST /ceremonies/{id}/delete",
-            scope=Scope.WRITE,
-            summary="Remove a ceremony and its history.",
-            act=lambda call, _query, _form: api.delete(call),
-            answer=CeremonyDeleted,
-        ),
-        ApiRoute(
-            pattern="POST /ceremonies/{id}/run",
-            scope=Scope.WRITE,
-            summary="Start a run of a ceremony now.",
-            act=lambda call, _query, _form: api.run(call),
-            answer=RunStarted,
-        ),
-    ]

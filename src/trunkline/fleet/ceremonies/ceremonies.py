@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from trunkline.fleet.ceremonies.api import CeremonyApi, ceremony_routes
+from trunkline.fleet.ceremonies.api import CeremonyApi
 from trunkline.fleet.ceremonies.ceremony_store import CeremonyStore
 from trunkline.fleet.ceremonies.files import CeremonyFiles
 from trunkline.fleet.ceremonies.reports import RunReports
 from trunkline.fleet.ceremonies.scheduler import AgentsOf, OpenTask, Scheduler, StopTask
+from trunkline.fleet.route import routes_of
 from trunkline.net.fetch import Fetcher
 from trunkline.net.tenant_fetchers import FetcherOf
 from trunkline.store.base import Store
@@ -49,7 +50,7 @@ class Ceremonies:
         )
         self._files = None if folder is None else CeremonyFiles(folder, self.ceremony_store.take_files)
         self.api = CeremonyApi(self.ceremony_store, self.scheduler, store.clock, guarded)
-        self.routes = ceremony_routes(self.api)
+        self.routes = routes_of(self.api)
 
     async def start(self) -> None:
         """Read what there is.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -14,7 +14,6 @@ from trunkline.auth.principal import Scope as AuthScope
 from trunkline.fleet.call import ApiCall, ApiPage, ApiQuery, Limit, PageQuery, read_form, tenant_of
 from trunkline.fleet.health.alerts import AlertLimits
 from trunkline.fleet.health.fleet_health import FleetHealth
-from trunkline.fleet.health.health_records import HealthRecords
 from trunkline.fleet.health.periods import PERIOD_MS
 from trunkline.fleet.health.snapshot import (
     FleetSnapshot,
@@ -25,7 +24,7 @@ from trunkline.fleet.health.snapshot import (
     series,
     snapshot,
 )
-from trunkline.fleet.route import ApiRoute
+from trunkline.fleet.route import api_route
 from trunkline.store.base import Store
 
 Item = TypeVar("Item")
@@ -77,95 +76,57 @@ class CallItem(Struct, frozen=True, rename="camel"):
     failed: int
 
 
-def health_routes(health: FleetHealth) -> list[ApiRoute]:
-    """The routes over the health of one fleet."""
-    return [
-        _route("fleet/health", "How the agents did.", _fleet(health), FleetSnapshot, FleetPageQuery),
-        _route("series", "A metric in steps of five minutes.", _series(health), SeriesPage, SeriesQuery),
-        _route(
-            "cost-summaries",
-            "What the skills of each agent cost.",
-            _page(
-                health,
-                lambda records, call, query: cost_items(records.window(call.tenant), query.min_samples),
-            ),
-            ApiPage,
-            SummaryQuery,
-        ),
-        _route(
-            "confidence-summaries",
-            "How sure the skills of each agent were, and how rightly.",
-            _page(
-                health,
-                lambda records, call, query: [
-                    one
-                    for one in confidence_items(records.window(call.tenant))
-                    if one.samples >= query.min_samples
-                ],
-            ),
-            ApiPage,
-            SummaryQuery,
-        ),
-        _route("calls", "Which agent had work done by which.", _calls(health), ApiPage, PageQuery),
-    ]
+class HealthApi:
+    """The operations of the API on the health of one fleet."""
 
+    def __init__(self, health: FleetHealth) -> None:
+        self._health = health
 
-Act = Callable[[ApiCall, Any, Any], Awaitable[object]]
-
-
-def _route(path: str, summary: str, act: Act, answer: Any, query: type[ApiQuery]) -> ApiRoute:
-    return ApiRoute(
-        pattern=f"GET /{path}", scope=AuthScope.READ, summary=summary, act=act, answer=answer, query=query
-    )
-
-
-def _fleet(health: FleetHealth) -> Act:
-    async def act(call: ApiCall, query: FleetPageQuery, _form: None) -> FleetSnapshot:
-        records = await health.fresh()
+    @api_route("GET /fleet/health", AuthScope.READ)
+    async def fleet(self, call: ApiCall, asked: FleetPageQuery) -> FleetSnapshot:
+        """How the agents did."""
+        health, records = self._health, await self._health.fresh()
         registered = health.registered(call.tenant)
         found = snapshot(
-            records, call.tenant, registered, health.limits, agent=query.agent, skill=query.skill
+            records, call.tenant, registered, health.limits, agent=asked.agent, skill=asked.skill
         )
-        return found.cut(query.limit, query.after)
+        return found.cut(asked.limit, asked.after)
 
-    return act
-
-
-def _series(health: FleetHealth) -> Act:
-    async def act(call: ApiCall, query: SeriesQuery, _form: None) -> SeriesPage:
+    @api_route("GET /series", AuthScope.READ)
+    async def series(self, call: ApiCall, asked: SeriesQuery) -> SeriesPage:
+        """A metric in steps of five minutes."""
         points: list[SeriesPoint] = []
-        for point in series(await health.fresh(), call.tenant, query.agent, query.skill, query.metric):
+        records = await self._health.fresh()
+        for point in series(records, call.tenant, asked.agent, asked.skill, asked.metric):
             points.append(point)
             # Many outcomes take a while to sum up: others come in between.
             await asyncio.sleep(0)
-        return SeriesPage(query.metric, PERIOD_MS // 1000, points)
+        return SeriesPage(asked.metric, PERIOD_MS // 1000, points)
 
-    return act
+    @api_route("GET /cost-summaries", AuthScope.READ)
+    async def costs(self, call: ApiCall, asked: SummaryQuery) -> ApiPage:
+        """What the skills of each agent cost."""
+        records = await self._health.fresh()
+        return _summaries(cost_items(records.window(call.tenant), asked.min_samples), asked)
 
+    @api_route("GET /confidence-summaries", AuthScope.READ)
+    async def confidences(self, call: ApiCall, asked: SummaryQuery) -> ApiPage:
+        """How sure the skills of each agent were, and how rightly."""
+        found = confidence_items((await self._health.fresh()).window(call.tenant))
+        return _summaries([one for one in found if one.samples >= asked.min_samples], asked)
 
-def _page(health: FleetHealth, items: Callable[[HealthRecords, ApiCall, SummaryQuery], Sequence[Any]]) -> Act:
-    async def act(call: ApiCall, query: SummaryQuery, _form: None) -> ApiPage:
-        found = [
-            one
-            for one in items(await health.fresh(), call, query)
-            if query.agent in ("", one.agent) and query.skill in ("", one.skill)
-        ]
-        return _cut(found, query, lambda one: f"{one.agent} {one.skill}")
-
-    return act
-
-
-def _calls(health: FleetHealth) -> Act:
-    async def act(call: ApiCall, query: PageQuery, _form: None) -> ApiPage:
-        records = await health.fresh()
+    @api_route("GET /calls", AuthScope.READ)
+    async def calls(self, call: ApiCall, asked: PageQuery) -> ApiPage:
+        """Which agent had work done by which."""
+        records = await self._health.fresh()
         found = [CallItem(one.caller, one.agent, one.total, one.failed) for one in records.calls(call.tenant)]
-        return _cut(
-            sorted(found, key=lambda one: (one.caller, one.agent)),
-            query,
-            lambda one: f"{one.caller} {one.agent}",
-        )
+        found.sort(key=lambda one: (one.caller, one.agent))
+        return _cut(found, asked, lambda one: f"{one.caller} {one.agent}")
 
-    return act
+
+def _summaries(found: Sequence[Any], asked: SummaryQuery) -> ApiPage:
+    fitting = [one for one in found if asked.agent in ("", one.agent) and asked.skill in ("", one.skill)]
+    return _cut(fitting, asked, lambda one: f"{one.agent} {one.skill}")
 
 
 def _cut(found: list[Item], query: PageQuery, name: Callable[[Item], str]) -> ApiPage:

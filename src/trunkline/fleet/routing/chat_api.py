@@ -6,7 +6,6 @@ the conversation once that one has come to rest is cancelled, and a further mess
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -15,7 +14,7 @@ from trunkline.auth.principal import Scope as AuthScope
 from trunkline.client.result import Result
 from trunkline.errors import InvalidParams, PeerError, Refused, RouteNotFound, TaskNotCancelable, TaskNotFound
 from trunkline.fleet.call import ApiCall, ApiStruct
-from trunkline.fleet.route import ApiRoute
+from trunkline.fleet.route import api_route
 from trunkline.fleet.routing.dispatch_api import DispatchApi, Name, Short, Text, message_of
 from trunkline.fleet.routing.dispatcher import HUB, Dispatcher
 from trunkline.fleet.routing.standings import CatalogueFleet
@@ -107,8 +106,9 @@ class ChatApi:
         self._wait_s = wait_s
         self._work = DispatchApi(runner, dispatcher)
 
+    @api_route("POST /a2a/chat", AuthScope.WRITE)
     async def chat(self, call: ApiCall, form: ChatForm) -> ChatAnswer:
-        """Say something to an agent; gives what it answers within the wait, else where that will be.
+        """Say something to an agent, and have its answer or where that will be.
 
         Raises:
             RouteNotFound: there is no such agent.
@@ -201,6 +201,7 @@ class ChatApi:
                     # It has just ended by itself.
                     continue
 
+    @api_route("GET /a2a/task/{id}", AuthScope.READ)
     async def poll(self, call: ApiCall) -> PollAnswer:
         """Whether a task has come to rest, and with what."""
         try:
@@ -210,8 +211,9 @@ class ChatApi:
         reply = self._answer(feed.state)
         return PollAnswer(status="pending" if reply.pending else "done", task_id=call.id, reply=reply)
 
+    @api_route("POST /a2a/delegate", AuthScope.WRITE)
     async def delegate(self, call: ApiCall, form: DelegateForm) -> DelegateAnswer:
-        """Hand work over to an agent, without waiting for it.
+        """Hand work over to an agent.
 
         Raises:
             RouteNotFound: there is no such agent.
@@ -253,35 +255,6 @@ class ChatApi:
             confidence=item.confidence,
             confidence_explanation=result.confidence_explanation,
         )
-
-
-def chat_routes(api: ChatApi) -> Sequence[ApiRoute]:
-    """The routes of conversations and of work that is handed over."""
-    return [
-        ApiRoute(
-            pattern="POST /a2a/chat",
-            scope=AuthScope.WRITE,
-            summary="Say something to an agent, and have its answer or where that will be.",
-            act=lambda call, _, form: api.chat(call, form),
-            answer=ChatAnswer,
-            body=ChatForm,
-        ),
-        ApiRoute(
-            pattern="GET /a2a/task/{id}",
-            scope=AuthScope.READ,
-            summary="Whether a task has come to rest, and with what.",
-            act=lambda call, _query, _form: api.poll(call),
-            answer=PollAnswer,
-        ),
-        ApiRoute(
-            pattern="POST /a2a/delegate",
-            scope=AuthScope.WRITE,
-            summary="Hand work over to an agent.",
-            act=lambda call, _, form: api.delegate(call, form),
-            answer=DelegateAnswer,
-            body=DelegateForm,
-        ),
-    ]
 
 
 def _is_done(state: State) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ from trunkline.auth.principal import Scope as AuthScope
 from trunkline.clock import new_id
 from trunkline.errors import InvalidParams
 from trunkline.fleet.call import ApiCall, ApiQuery, ApiStruct
-from trunkline.fleet.route import ApiRoute
+from trunkline.fleet.route import api_route
 from trunkline.fleet.routing.choose import Wish
 from trunkline.fleet.routing.dispatcher import DEDUP_MS, TARGETS_LIMIT, Dispatcher, DispatchOrder
 from trunkline.fleet.views import TaskItem, task_item
@@ -90,8 +90,9 @@ class DispatchApi:
         self._runner = runner
         self._dispatcher = dispatcher
 
+    @api_route("POST /dispatch", AuthScope.WRITE)
     async def dispatch(self, call: ApiCall, form: DispatchForm) -> DispatchAnswer:
-        """Have work done; gives its tasks as they stand after the wait.
+        """Have work done by an agent, by several, or by whoever has the skill.
 
         Raises:
             InvalidParams: the form contradicts itself, or its key stands for other work.
@@ -171,12 +172,14 @@ class DispatchApi:
         tasks, name = self._runner.tasks, call.principal.name
         return await tasks.find(call.tenant, name, task_id, None, lambda _: call.sees_all)
 
+    @api_route("GET /route", AuthScope.READ)
     async def explain(self, call: ApiCall, asked: RouteQuery) -> RouteAnswer:
-        """The choice that a dispatch would make now; it is drawn anew each time, and nothing is recorded."""
+        """Who would be chosen for a skill, an agent's name or a conversation."""
         wish = Wish(skill=asked.skill, target=asked.agent, key=new_id())
         made = await self._dispatcher.explain(call.tenant, call.principal.name, wish, asked.context_id)
         return _answer(made)
 
+    @api_route("GET /tasks/{id}/route", AuthScope.READ)
     async def route(self, call: ApiCall) -> RouteAnswer:
         """Why a task is done by the agent that does it."""
         state = (await self.find(call, call.id)).state
@@ -186,35 +189,6 @@ class DispatchApi:
                 return _answer(recorded.event)
         agent = state.agent or self._runner.origin
         return RouteAnswer(winner=agent, reason=f"{agent} does it: it was sent there.", candidates=[])
-
-
-def dispatch_routes(api: DispatchApi) -> Sequence[ApiRoute]:
-    """The routes that ask for work and explain who does it."""
-    return [
-        ApiRoute(
-            pattern="POST /dispatch",
-            scope=AuthScope.WRITE,
-            summary="Have work done by an agent, by several, or by whoever has the skill.",
-            act=lambda call, _, form: api.dispatch(call, form),
-            answer=DispatchAnswer,
-            body=DispatchForm,
-        ),
-        ApiRoute(
-            pattern="GET /route",
-            scope=AuthScope.READ,
-            summary="Who would be chosen for a skill, an agent's name or a conversation.",
-            act=lambda call, query, _: api.explain(call, query),
-            answer=RouteAnswer,
-            query=RouteQuery,
-        ),
-        ApiRoute(
-            pattern="GET /tasks/{id}/route",
-            scope=AuthScope.READ,
-            summary="Why a task is done by the agent that does it.",
-            act=lambda call, _query, _form: api.route(call),
-            answer=RouteAnswer,
-        ),
-    ]
 
 
 def message_of(

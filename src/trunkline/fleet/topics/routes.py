@@ -11,7 +11,7 @@ from msgspec import Meta
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.errors import StoreError, TooManyRequests
 from trunkline.fleet.call import ApiCall, ApiQuery, ApiStruct
-from trunkline.fleet.route import ApiRoute
+from trunkline.fleet.route import api_route
 from trunkline.fleet.task_lists import LISTING, PAGE_BYTES
 from trunkline.fleet.topics.frame_writers import SseWriter, WebSocketWriter
 from trunkline.fleet.topics.names import named_task
@@ -67,8 +67,9 @@ class TopicApi:
         self._free = SUBSCRIBERS
         self._reading = asyncio.Semaphore(LISTING)
 
+    @api_route("GET /bus/subscribe", AuthScope.ADMIN, stream="subscribe")
     async def check(self, asked: TopicQuery) -> None:
-        """Let pass what could be subscribed to."""
+        """Topics as server-sent events, by a pattern with * and #; Last-Event-ID resumes."""
         await self._place(asked.after, "after")
         read_pattern(asked.topic)
 
@@ -95,8 +96,9 @@ class TopicApi:
         finally:
             self._free += 1
 
+    @api_route("GET /bus/history", AuthScope.ADMIN)
     async def history(self, call: ApiCall, asked: HistoryQuery) -> TopicHistory:
-        """The frames of the tasks of a correlation id."""
+        """The topics of the tasks of a correlation id."""
         async with self._reading:
             found, is_all = await self._belonging(call.tenant, asked.correlation_id)
             reader = TopicReader(self._source, call.tenant, (REST,))
@@ -156,26 +158,3 @@ class TopicApi:
                 raise
             return ""
         return "" if feed is None else task_item(feed.state, self._source.origin).text
-
-
-def topic_routes(topics: TopicApi) -> list[ApiRoute]:
-    """The routes that tell topics."""
-    return [
-        ApiRoute(
-            pattern="GET /bus/subscribe",
-            scope=AuthScope.ADMIN,
-            summary="Topics as server-sent events, by a pattern with * and #; Last-Event-ID resumes.",
-            act=lambda _call, query, _form: topics.check(query),
-            answer=None,
-            query=TopicQuery,
-            stream=topics.subscribe,
-        ),
-        ApiRoute(
-            pattern="GET /bus/history",
-            scope=AuthScope.ADMIN,
-            summary="The topics of the tasks of a correlation id.",
-            act=lambda call, query, _: topics.history(call, query),
-            answer=TopicHistory,
-            query=HistoryQuery,
-        ),
-    ]
