@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trunkline.clock import Ids, new_id
+from trunkline.clock import Ids, new_id, random_bits
 from trunkline.log.ids import UUID, is_task_id
 
 V7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
@@ -46,3 +46,11 @@ def test_the_shared_source_makes_ids_that_rise() -> None:
     made = [new_id() for _ in range(100)]
     assert made == sorted(set(made))
     assert all(V7.match(one) for one in made)
+
+
+def test_chance_has_as_many_bits_as_are_asked_for() -> None:
+    for count in (1, 10, 62, 64, 128, 256):
+        # More than are fetched at once.
+        drawn = [random_bits(count) for _ in range(600)]
+        assert max(drawn).bit_length() == count
+        assert min(drawn) >= 0

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import os
+import struct
 import time
 from collections.abc import Callable
 
-_POOL_BYTES = 4096
+_WORD_BITS = 64
+_POOL = struct.Struct("512Q")
 
 
 class _RandomPool:
     """The system's randomness, fetched a page at a time: a system call per id would cost more than the id."""
 
     def __init__(self) -> None:
-        self._bytes = b""
-        self._used = 0
+        self._words: list[int] = []
         # A forked child must not draw what its parent draws.
         os.register_at_fork(after_in_child=self._drop)
 
     def _drop(self) -> None:
-        self._bytes = b""
+        self._words = []
 
     def bits(self, count: int) -> int:
-        need = (count + 7) // 8
-        if self._used + need > len(self._bytes):
-            self._bytes, self._used = os.urandom(_POOL_BYTES), 0
-        drawn = int.from_bytes(self._bytes[self._used : self._used + need], "big")
-        self._used += need
-        return drawn >> (need * 8 - count)
+        if count > _WORD_BITS:
+            # A token now and then.
+            return self.bits(count - _WORD_BITS) << _WORD_BITS | self.bits(_WORD_BITS)
+        try:
+            # One step of the interpreter: no two threads draw the same word.
+            drawn = self._words.pop()
+        except IndexError:
+            drawn, *self._words = _POOL.unpack(os.urandom(_POOL.size))
+        return drawn >> (_WORD_BITS - count)
 
 
 random_bits = _RandomPool().bits

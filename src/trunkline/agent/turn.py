@@ -271,10 +271,10 @@ class Turn:
         """
         part = read_part(text, data, file, filename, media_type)
         name, description = read_text("name", name), read_text("description", description)
-        metadata = read_metadata("metadata", metadata)
-        one_shot = not read_text("artifact_id", artifact_id) and not read_flag("append", append)
+        metadata, artifact_id = read_metadata("metadata", metadata), read_text("artifact_id", artifact_id)
+        one_shot = not artifact_id and not read_flag("append", append)
         last = one_shot if last is None else read_flag("last", last)
-        artifact_id = read_text("artifact_id", artifact_id) or self.next_artifact_id()
+        artifact_id = artifact_id or self.next_artifact_id()
         await self.record(Chunk(Artifact(artifact_id, name, description, (part,), metadata), append, last))
         return artifact_id
 

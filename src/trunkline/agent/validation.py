@@ -37,6 +37,8 @@ def read_text(argument: str, value: object) -> str:
     Raises:
         Misuse: it is none, or has half of a surrogate pair.
     """
+    if type(value) is str and value.isascii():
+        return value
     if not isinstance(value, str):
         raise Misuse(f"{argument} is text, not {type(value).__name__}")
     if not value.isascii():

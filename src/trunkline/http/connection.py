@@ -215,14 +215,15 @@ class ServerConnection(asyncio.Protocol):
         """A header; of several the last counts unless they are a list, as everywhere in the server."""
         headers = self._headers
         name = name.lower()
-        if name == b"host" and headers.get(name, value) != value:
-            # One of the two is what a proxy before us has judged, and nobody knows which.
-            raise ValueError("two hosts")
+        if name in headers:
+            if name == b"host" and headers[name] != value:
+                # One of the two is what a proxy before us has judged, and nobody knows which.
+                raise ValueError("two hosts")
+            if is_list(name):
+                value = headers[name] + b"," + value
         if name == b"transfer-encoding" and (name in headers or value.lower() != b"chunked"):
             # Nobody here would decode another coding; the parser takes what it wraps for the body.
             raise ValueError("a transfer coding that is not chunked")
-        if name in headers and is_list(name):
-            value = headers[name] + b"," + value
         headers[name] = value
 
     def on_headers_complete(self) -> None:
@@ -261,14 +262,15 @@ class ServerConnection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         """A piece of a body."""
-        if cast("ConnectionRequest", self._arriving).take(body):
+        if self._arriving is not None and self._arriving.take(body):
             self._pause()
 
     def on_message_complete(self) -> None:
         """A request is whole."""
-        if self._upgrading:
+        request = self._arriving
+        if request is None:
+            # It became another protocol.
             return
-        request = cast("ConnectionRequest", self._arriving)
         self._arriving = None
         self._taken = 0
         request.whole = True

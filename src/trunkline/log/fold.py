@@ -134,11 +134,13 @@ class State:
         if self._progress is not None and self._progress.is_shown_by(recorded.event, self.artifacts):
             self.takeovers, self._progress = 0, None
         match recorded.event:
+            # The commonest first: that a struct is not of a class is found out slowly.
+            case ev.Status() as event:
+                deadline = deadline_of(event) if event.deadline else None
+                self._enter(event.state, event.message, recorded.at, deadline)
             case ev.Delta() | ev.Chunk() as event:
                 self.active_at = recorded.at
                 self.artifacts.add(event)
-            case ev.Status() as event:
-                self._enter(event.state, event.message, recorded.at, deadline_of(event))
             case ev.Submitted() | ev.Routed() | ev.Stepped() as event:
                 self._open(event, recorded.at)
             case ev.Said() as event:

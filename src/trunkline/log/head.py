@@ -12,6 +12,8 @@ from trunkline.wire.types import TERMINAL, Message, Part, Role, TaskState
 
 # Said of a task in place of what cannot be read.
 DAMAGED = "The log of this task is damaged and cannot be read."
+# What an executor says most changes no listed field; to find that out last would cost more than the rest.
+_UNLISTED = frozenset({ev.Delta, ev.Chunk})
 
 
 class Head(Struct, frozen=True, gc=False):
@@ -39,9 +41,11 @@ def head_after(task: State, events: Sequence[ev.AnyEvent], at: int) -> Head | No
     wake_at, child, deadline = task.wake_at, task.child, task.deadline
     for event in events:
         seq += 1
+        if type(event) in _UNLISTED:
+            continue
         match event:
             case ev.Status(state=state):
-                status_at, changed, deadline = at, seq, deadline_of(event)
+                status_at, changed, deadline = at, seq, deadline_of(event) if event.deadline else None
                 if node or state in TERMINAL:
                     wake_at, child = deadline, ""
             case ev.Submitted(

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from asyncio import AbstractEventLoop
 from collections.abc import Callable, Collection, Sequence
 
 from trunkline.clock import now_ms
 from trunkline.errors import Misuse, TaskFull, TurnOver
 from trunkline.log.events import AnyEvent, Recorded, Replied, Status, Stepped
-from trunkline.log.fold import State
 from trunkline.log.limits import LIMITS
 from trunkline.run import contexts
 from trunkline.run.buffer import UNFLUSHED_LIMIT, EventBuffer
@@ -34,9 +32,9 @@ class Owner:
     """Runs one task's executor and records what it says; begins as soon as it is made."""
 
     __slots__ = (
-        "_abandoned", "_again", "_begun", "_buffer", "_continues", "_force", "_left", "_loop", "_node",
+        "_abandoned", "_again", "_begun", "_buffer", "_continues", "_force", "_left", "_node",
         "_questions", "_replay", "_spoken", "_started_at", "_stop", "_task", "_waiting",
-        "agent", "earlier", "feed", "heard_at", "ids", "open_steps", "tenant",
+        "agent", "earlier", "feed", "heard_at", "ids", "loop", "open_steps", "state", "tenant",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +48,8 @@ class Owner:
         again: Again = Again.NO,
     ) -> None:
         self.feed = feed
+        # The task as recorded.
+        self.state = feed.state
         self.tenant = feed.tenant
         self.agent = agent
         self.ids = node.ids
@@ -59,35 +59,25 @@ class Owner:
         self._waiting: Waits | None = None
         self._node = node
         self._left = left
-        self._loop = node.tasks.loop
-        self.heard_at = self._started_at = self._loop.time()
+        self.loop = node.tasks.loop
+        self.heard_at = self._started_at = self.loop.time()
         self._continues = continues
         self._again = again
         self._replay: Replay | None = None
         self._questions: Questions | None = None
-        opening = feed.state.state is TaskState.SUBMITTED
+        opening = self.state.state is TaskState.SUBMITTED
         self._buffer = EventBuffer(node, feed, self._settled, self._refused, opening=opening)
         self._stop: Status | None = None
         self._force: asyncio.TimerHandle | None = None
         self._begun = self._spoken = self._abandoned = False
         feed.runner = self
-        self._task = self._loop.create_task(self._run())
+        self._task = self.loop.create_task(self._run())
         self._task.add_done_callback(self._done)
-
-    @property
-    def state(self) -> State:
-        """The task as recorded."""
-        return self.feed.state
-
-    @property
-    def loop(self) -> AbstractEventLoop:
-        """The loop the executor runs on."""
-        return self._loop
 
     @property
     def elapsed_ms(self) -> int:
         """Milliseconds since this executor began, at least one."""
-        return max(1, round((self._loop.time() - self._started_at) * 1000))
+        return max(1, round((self.loop.time() - self._started_at) * 1000))
 
     @property
     def children(self) -> ChildTasks:
@@ -105,7 +95,7 @@ class Owner:
         # What waits as a whole could be parked as well: a stop need not sit out the seconds before that.
         unsaid = self.open_steps or self._buffer.busy or self._buffer.unflushed
         parkable = self._waiting is not None and self._waiting.parkable and not unsaid
-        return parkable or self.asking or self._abandoned or self.feed.state.over
+        return parkable or self.asking or self._abandoned or self.state.over
 
     @property
     def asking(self) -> bool:
@@ -150,7 +140,7 @@ class Owner:
             # Another coroutine of the executor has a question open; only the answer may close it.
             if event.state is TaskState.WORKING:
                 return
-        if isinstance(event, Stepped):
+        if type(event) is Stepped:
             self.open_steps -= 1
         if self._replay is None:
             self._buffer.put(event)
@@ -164,9 +154,9 @@ class Owner:
         Raises:
             TurnOver: it does not.
         """
-        if self._abandoned or self.feed.state.over:
-            raise TurnOver(f"task {self.feed.state.task_id} has ended or been left")
-        self.heard_at = self._loop.time()
+        if self._abandoned or self.state.over:
+            raise TurnOver(f"task {self.state.task_id} has ended or been left")
+        self.heard_at = self.loop.time()
 
     async def drain(self) -> None:
         """Wait until everything emitted so far is durable.
@@ -193,7 +183,7 @@ class Owner:
         """Interrupt the task and wait for the caller."""
         self.check()
         if self._questions is None:
-            state = self.feed.state
+            state = self.state
             reopens = self._again is Again.RESUME and state.interrupted
             self._questions = Questions(
                 state, self._buffer, self._waits().until, self._goes_on, reopens=reopens
@@ -206,11 +196,11 @@ class Owner:
 
     async def child_rest(self, child: str, heard: int) -> None:
         """Wait until a child of this task has ended, or asked more than these many questions."""
-        await self.until(lambda: self.feed.state.has_rested(child, heard), children=(child,))
+        await self.until(lambda: self.state.has_rested(child, heard), children=(child,))
 
     async def notified(self, heard: int, until: int) -> None:
         """Wait until the agent elsewhere has told more often of it than this, or for a moment."""
-        await self._waits().until(lambda: self.feed.state.notices > heard or 0 < until <= now_ms(), until)
+        await self._waits().until(lambda: self.state.notices > heard or 0 < until <= now_ms(), until)
 
     async def step_before(self, name: str, fits: Callable[[Message], bool]) -> tuple[Stepped | None, bool]:
         """See `Work`."""
@@ -219,7 +209,7 @@ class Owner:
 
     async def appended(self, after: int) -> None:
         """Wait until the log holds something after this seq."""
-        await self._waits().until(lambda: self.feed.state.seq > after)
+        await self._waits().until(lambda: self.state.seq > after)
 
     async def until(
         self,
@@ -252,7 +242,7 @@ class Owner:
 
     def moved(self) -> None:
         """The log moved: an end or a claim that is not ours, or a cancel, stops the executor."""
-        state = self.feed.state
+        state = self.state
         if state.node != self._node.id:
             # For good: should the task come back to this node, it is another run that speaks for it.
             return self.abandon()
@@ -266,11 +256,11 @@ class Owner:
     def stop(self, verdict: Status) -> None:
         """Ask the executor to end, and give this verdict without it if it does not in time."""
         if self.interrupt(verdict):
-            self._force = self._loop.call_later(self._node.limits.cancel_s, self._overrule)
+            self._force = self.loop.call_later(self._node.limits.cancel_s, self._overrule)
 
     def stop_with(self, text: str) -> None:
         """Ask the executor to end as failed, for this reason."""
-        self.stop(self._node.failed(self.feed.state, text))
+        self.stop(self._node.failed(self.state, text))
 
     def abandon(self) -> None:
         """Leave the task as it is; whoever claims it next goes on from the log."""
@@ -296,7 +286,7 @@ class Owner:
     def _overrule(self) -> None:
         # The executor ignores its cancellation. Its thread or coroutine may go on, its words no longer count.
         if self._stop is not None and not self._spoken and not self._abandoned:
-            log.warning("task.overruled task=%s", self.feed.state.task_id)
+            log.warning("task.overruled task=%s", self.state.task_id)
             self._buffer.put_only(self._stop)
 
     async def _run(self) -> None:
@@ -305,7 +295,7 @@ class Owner:
         # From here on there is no executor to stop; its last word is on its way.
         self._spoken = True
         self._buffer.opening = False
-        if not self.feed.state.over and not self._abandoned:
+        if not self.state.over and not self._abandoned:
             self._buffer.put_now(verdict)
         else:
             self._buffer.flush()
@@ -319,15 +309,15 @@ class Owner:
             self._spoken = True
             self._buffer.opening = False
             verdict = self._node.raised(
-                self.feed.state, error or asyncio.CancelledError("the executor was cancelled")
+                self.state, error or asyncio.CancelledError("the executor was cancelled")
             )
             self._buffer.put_now(self._stop or verdict)
         if self._abandoned or not self._buffer.busy:
             self._leave()
         if isinstance(error, TurnOver):
-            log.info("task.late task=%s reason=%s", self.feed.state.task_id, error)
+            log.info("task.late task=%s reason=%s", self.state.task_id, error)
         elif error is not None:
-            log.error("task.lost task=%s", self.feed.state.task_id, exc_info=error)
+            log.error("task.lost task=%s", self.state.task_id, exc_info=error)
 
     def _settled(self, lost: bool) -> None:
         """Everything that was said is in the log, or came too late."""
@@ -348,11 +338,11 @@ class Owner:
     async def _verdict(self) -> Verdict:
         if self._stop is not None:
             return self._stop
-        state = self.feed.state
+        state = self.state
         try:
             if self._continues or self._again is not Again.NO:
                 await self._prepare()
-            self._loop.call_soon(self._first_pause)
+            self.loop.call_soon(self._first_pause)
             if traces.tracing():
                 with traces.running(state.trace, state.skill, state.task_id, state.context_id):
                     verdict = await self.agent.executor.run(self)
@@ -364,12 +354,12 @@ class Owner:
         except BaseException as error:  # noqa: BLE001 - raised, or logged with a reason id that the caller is given
             return self._broken(error)
         match verdict:
-            case Replied():
-                return verdict
             case Status() if verdict.state in TERMINAL:
                 return verdict
+            case Replied():
+                return verdict
             case _:
-                return self._node.failed(self.feed.state, "The executor ended without a verdict.")
+                return self._node.failed(self.state, "The executor ended without a verdict.")
 
     async def _prepare(self) -> None:
         """Read what the executor needs of the log before it begins."""
@@ -388,34 +378,34 @@ class Owner:
                 raise error
             case TurnOver() if not self._ours():
                 raise error
-            case GeneratorExit() if asyncio.current_task(self._loop) is not self._task:
+            case GeneratorExit() if asyncio.current_task(self.loop) is not self._task:
                 # Not raised by the executor: the coroutine is being closed, and must not go on.
                 raise error
             case KeyboardInterrupt():
                 raise error
             case _ if self._replay is not None and self._replay.trouble:
-                log.error("task.changed task=%s", self.feed.state.task_id, exc_info=error)
-                return self._stop or self._node.failed(self.feed.state, self._replay.trouble)
+                log.error("task.changed task=%s", self.state.task_id, exc_info=error)
+                return self._stop or self._node.failed(self.state, self._replay.trouble)
             case _:
                 # Also an exit, which would end the process, or a cancel that is the executor's own.
-                failed = self._node.raised(self.feed.state, error)
+                failed = self._node.raised(self.state, error)
                 return self._stop or failed
 
     def _goes_on(self) -> bool:
         return self._stop is None and self._ours() and not self._node.ending
 
     def _ours(self) -> bool:
-        state = self.feed.state
+        state = self.state
         return not self._abandoned and not state.over and state.node == self._node.id
 
     def _refused(self, error: Misuse | TaskFull) -> Status:
         """Stop the executor because its words cannot be recorded; gives how the task ends."""
         if isinstance(error, TaskFull):
-            log.warning("task.full task=%s", self.feed.state.task_id)
+            log.warning("task.full task=%s", self.state.task_id)
             verdict = self._node.failed(
-                self.feed.state, f"The task has reached its limit ({LIMITS}) and was ended."
+                self.state, f"The task has reached its limit ({LIMITS}) and was ended."
             )
         else:
-            verdict = self._node.raised(self.feed.state, error)
+            verdict = self._node.raised(self.state, error)
         self.interrupt(verdict)
         return verdict

@@ -478,13 +478,13 @@ def _opening(
 def _first(said: Message, task_id: str, context_id: str) -> Message:
     """A message as the first of its task."""
     return Message(
-        message_id=said.message_id,
-        context_id=context_id,
-        task_id=task_id,
-        role=said.role,
-        parts=said.parts,
-        metadata=said.metadata,
-        extensions=said.extensions,
-        reference_task_ids=said.reference_task_ids,
-        extra=said.extra,
+        said.message_id,
+        context_id,
+        task_id,
+        said.role,
+        said.parts,
+        said.metadata,
+        said.extensions,
+        said.reference_task_ids,
+        said.extra,
     )

@@ -11,6 +11,7 @@ import logging
 from asyncio import Future
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
+from functools import cached_property
 from weakref import WeakValueDictionary
 
 from trunkline.clock import now_ms
@@ -45,7 +46,6 @@ class Tasks:
         self._feeds: WeakValueDictionary[tuple[str, str], Feed] = WeakValueDictionary()
         self._waits: dict[int, set[Future[None]]] = {}
         self.patient = True
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._loads: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._missed: set[tuple[str, str]] = set()
         # Told of every append of this process that changes a head: tenant, head, the caller's trace,
@@ -62,12 +62,10 @@ class Tasks:
         # Told when an append of this process has something for the outbox.
         self.announced: Callable[[Feed], None] | None = None
 
-    @property
+    @cached_property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The loop everything runs on; asking for it anew costs a system call each time."""
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-        return self._loop
+        return asyncio.get_running_loop()
 
     async def find(
         self,

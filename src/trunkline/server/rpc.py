@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from trunkline import errors
 from trunkline.http.exchange import EVENTS, JSON, Exchange
 from trunkline.server.caller import Caller
 from trunkline.server.card import no_extended_card
 from trunkline.server.encoding import EncodedOperations
+from trunkline.server.operations import Operations
 from trunkline.server.rest import A2A_JSON
 from trunkline.server.subscription import Subscription
 from trunkline.wire import read
@@ -15,6 +18,7 @@ from trunkline.wire.jsonrpc import Envelope
 from trunkline.wire.operations import METHODS_V03, METHODS_V1, Operation
 from trunkline.wire.push import read_push_query, read_push_request
 from trunkline.wire.service_parameters import Version
+from trunkline.wire.types import PushQuery
 
 MEDIA_TYPES = (JSON, A2A_JSON)
 _SAID_BY_HTTP = (
@@ -54,36 +58,40 @@ def check_media_type(exchange: Exchange) -> None:
         raise errors.ContentTypeNotSupported("send Content-Type: application/json", field="Content-Type")
 
 
-async def perform(
+def perform(
     encoded: EncodedOperations, operation: Operation, envelope: Envelope, caller: Caller
-) -> bytes | Subscription:
-    """Read the params and make the call."""
+) -> Awaitable[bytes | Subscription]:
+    """Read the params; gives the call, to be awaited."""
     params = envelope.params
     operations = encoded.operations
     match operation:
         case Operation.SEND:
-            return await encoded.send(caller, read.read_send(params, caller.dialect))
+            return encoded.send(caller, read.read_send(params, caller.dialect))
         case Operation.GET:
-            return await encoded.get(caller, read.read_task_query(params))
+            return encoded.get(caller, read.read_task_query(params))
         case Operation.STREAM:
-            return await operations.stream(caller, read.read_send(params, caller.dialect))
+            return operations.stream(caller, read.read_send(params, caller.dialect))
         case Operation.SUBSCRIBE:
-            return await operations.subscribe(caller, read.read_task_query(params))
+            return operations.subscribe(caller, read.read_task_query(params))
         case Operation.CANCEL:
-            return await encoded.cancel(caller, read.read_task_query(params))
+            return encoded.cancel(caller, read.read_task_query(params))
         case Operation.LIST:
-            return await encoded.list(caller, read.read_list_query(params))
+            return encoded.list(caller, read.read_list_query(params))
         case Operation.EXTENDED_CARD:
             raise no_extended_card(caller.dialect)
         case Operation.PUSH_SET:
-            return await encoded.set_push(caller, read_push_request(params))
+            return encoded.set_push(caller, read_push_request(params))
         case Operation.PUSH_GET:
-            return await encoded.get_push(caller, read_push_query(params))
+            return encoded.get_push(caller, read_push_query(params))
         case Operation.PUSH_LIST:
-            return await encoded.list_push(caller, read_push_query(params))
+            return encoded.list_push(caller, read_push_query(params))
         case Operation.PUSH_DELETE:
-            await operations.push.delete(caller, read_push_query(params))
-            return b"null"
+            return _delete_push(operations, caller, read_push_query(params))
+
+
+async def _delete_push(operations: Operations, caller: Caller, query: PushQuery) -> bytes:
+    await operations.push.delete(caller, query)
+    return b"null"
 
 
 def http_status(refused: errors.Refused) -> int:

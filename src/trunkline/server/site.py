@@ -218,7 +218,7 @@ class Site:
 
     def _caller(self, exchange: Exchange, principal: Principal, dialect: Dialect, *, wait: bool) -> Caller:
         headers = exchange.headers
-        key = headers.get(b"idempotency-key", b"").decode("latin-1")
+        key = headers[b"idempotency-key"].decode("latin-1") if b"idempotency-key" in headers else ""
         place = headers.get(b"last-event-id")
         if key and (len(key) > 256 or not key.isprintable()):
             raise errors.InvalidParams(

@@ -45,8 +45,9 @@ class Ack:
         # The bytes that the append adds to its log.
         self.size = size
         self._outcome: int | StoreError | None = None
-        self._followers: list[Follower] = []
-        self._waiters: list[asyncio.Future[None]] = []
+        # Most have one follower and no waiter, so a list is made for who comes.
+        self._followers: Sequence[Follower] = ()
+        self._waiters: Sequence[asyncio.Future[None]] = ()
 
     def done(self) -> bool:
         """Whether it is settled."""
@@ -55,7 +56,7 @@ class Ack:
     def then(self, follower: Follower) -> None:
         """Be called with the error, or None, before anybody who awaits is woken."""
         if self._outcome is None:
-            self._followers.append(follower)
+            self._followers = (*self._followers, follower)
         else:
             # Never inside the call that appends: whoever it belongs to does not wait yet, and would in vain.
             asyncio.get_running_loop().call_soon(self._tell, follower)
@@ -64,7 +65,7 @@ class Ack:
         """End the append with its outcome."""
         self._outcome = outcome
         # Let go of them: a follower may hold this promise, and a circle costs a search for garbage.
-        followers, self._followers = self._followers, []
+        followers, self._followers = self._followers, ()
         for follower in followers:
             self._tell(follower)
         for waiter in self._waiters:
@@ -80,7 +81,7 @@ class Ack:
     def __await__(self) -> Generator[None, None, int]:
         if self._outcome is None:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
+            self._waiters = (*self._waiters, waiter)
             yield from waiter
         outcome = self._outcome
         if isinstance(outcome, int):

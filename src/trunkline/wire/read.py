@@ -32,6 +32,8 @@ _send = msgspec.json.Decoder(RawSend)
 _task = msgspec.json.Decoder(RawTaskQuery)
 _list = msgspec.json.Decoder(RawListQuery)
 _NO_CONFIGURATION = RawConfiguration()
+# As nearly everybody spells it.
+_USER = frozenset({"ROLE_USER", "user"})
 _STATE_NAMES = ", ".join(state.value for state in STATES)
 # Which members each discriminator of 0.3 (`kind`) and of its ancestors (`type`) may announce.
 _CONTENTS_OF_KIND = {
@@ -123,14 +125,15 @@ def list_query_from(query: dict[str, str]) -> ListQuery:
 
 
 def _message(raw: RawMessage, path: str, outer_context: str, dialect: Dialect) -> Message:
-    where = "parts" if raw.content is None else "content"
     parts = raw.parts or raw.content
     if not raw.message_id and not _may_lack_id(raw, dialect):
         raise InvalidParams(f"{path}.messageId is missing", field=f"{path}.messageId")
     if not parts:
         raise InvalidParams(f"{path}.parts must have at least one part", field=f"{path}.parts")
-    _check_role(raw.role, f"{path}.role")
-    place, proto = f"{path}.{where}", dialect is Dialect.V03_PROTO
+    if raw.role not in _USER:
+        _check_role(raw.role, f"{path}.role")
+    place = f"{path}.{'parts' if raw.content is None else 'content'}"
+    proto = dialect is Dialect.V03_PROTO
     return Message(
         check_id(raw.message_id, f"{path}.messageId") if raw.message_id else "",
         _context(raw.context_id or "", outer_context, path),
@@ -155,8 +158,6 @@ def _may_lack_id(raw: RawMessage, dialect: Dialect) -> bool:
 
 
 def _check_role(spelled: str | None, field: str) -> None:
-    if spelled in {"ROLE_USER", "user"}:
-        return
     if spelled is None:
         raise InvalidParams(f"{field} is missing", field=field)
     if role_named(spelled) is not Role.USER:

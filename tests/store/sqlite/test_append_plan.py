@@ -205,12 +205,12 @@ def test_a_row_may_hold_constants():
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 3, 7, 63, 64, 65, 127, 128, 500])
-def test_rows_travel_in_powers_of_two_and_none_is_lost(rows):
+def test_rows_travel_in_few_statements_of_few_sizes_and_none_is_lost(rows):
     statement = RowsStatement("VALUES (?, ?)")
     values = list(range(2 * rows))
     steps = statement.steps(values)
     sizes = [text.count("(") for text, _ in steps]
     assert [value for _, part in steps for value in part] == values
     assert [len(part) for _, part in steps] == [2 * size for size in sizes]
-    assert all(size in (1, 2, 4, 8, 16, 32, 64) for size in sizes)
-    assert len(steps) <= 6 + rows // 64
+    assert all(size in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64) for size in sizes)
+    assert len(steps) <= 3 + rows // 64

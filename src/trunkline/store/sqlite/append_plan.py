@@ -25,7 +25,6 @@ PLACES = 4_096
 _HALF = PLACES // 2
 
 _ROW = re.compile(r"(\(\?[?, ']*\))")
-_LARGEST = 64
 
 Step = tuple[str, Sequence[Value]]
 
@@ -33,8 +32,9 @@ Step = tuple[str, Sequence[Value]]
 class RowsStatement:
     """A statement over any number of rows.
 
-    Its rows travel in powers of two. A text for each number of rows would make hundreds of prepared
-    statements, which take 25 MiB, and each is parsed when it is first needed.
+    Its rows travel by powers of two and one and a half times those, so that most groups are two statements.
+    A text for each number of rows would make hundreds of prepared ones, which take 25 MiB, and each is parsed
+    when it is first needed.
     """
 
     __slots__ = ("_sizes", "_texts")
@@ -42,9 +42,9 @@ class RowsStatement:
     def __init__(self, text: str) -> None:
         start, row, end = _ROW.split(text)
         width = row.count("?")
-        powers = [1 << power for power in range(_LARGEST.bit_length())]
+        counts = sorted({1, *(many << power for power in range(5) for many in (2, 3, 4))}, reverse=True)
         # Largest first: how many values, and the text that takes them.
-        self._sizes = [(rows * width, start + ", ".join([row] * rows) + end) for rows in powers[::-1]]
+        self._sizes = [(rows * width, start + ", ".join([row] * rows) + end) for rows in counts]
         self._texts = dict(self._sizes)
 
     def steps(self, values: list[Value]) -> list[Step]:
