@@ -17,7 +17,7 @@ from tests.cli.conftest import Run
 from tests.cli.peers import Scripted, task
 from tests.cli.test_send import fields
 from trunkline.cli import login
-from trunkline.cli.tokens import KeptToken, TokenFile, origin_of
+from trunkline.cli.oauth import KeptToken, TokenFile, origin_of
 from trunkline.errors import Misuse
 
 Make = Callable[..., Scripted]

@@ -14,7 +14,7 @@ from tests.cli.conftest import Run
 from tests.cli.peers import Scripted, task
 from tests.cli.test_send import fields
 from tests.cli.test_session import ready, sent
-from trunkline.cli.tokens import KeptToken, TokenFile
+from trunkline.cli.oauth import KeptToken, TokenFile
 
 Make = Callable[..., Scripted]
 SECRET = "s3cret-text"

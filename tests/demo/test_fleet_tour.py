@@ -10,8 +10,7 @@ from rich.console import Console
 
 from tests.demo.test_tour import await_end_of_all
 from trunkline.demo.fleet_tour import FleetTour, HubServer, show_fleet
-from trunkline.demo.tour_process import StepFailed, free_port
-from trunkline.demo.tour_server import DemoServer
+from trunkline.demo.tour_process import DemoServer, StepFailed, free_port
 
 
 class _Impatient(Console):

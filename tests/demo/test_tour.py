@@ -17,8 +17,7 @@ from rich.console import Console
 
 from trunkline.client.result import Result
 from trunkline.demo.tour import Tour
-from trunkline.demo.tour_process import StepFailed, free_port
-from trunkline.demo.tour_server import Acknowledged, DemoServer
+from trunkline.demo.tour_process import Acknowledged, DemoServer, StepFailed, free_port
 from trunkline.wire.types import Task, TaskState, TaskStatus
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.cli.conftest import Run, trunkline
 from tests.docs.pages import blocks
 from tests.harness import ServerProcess
-from trunkline.bridge.entry import AgentEntry
+from trunkline.bridge.registry import AgentEntry
 
 __all__ = ["trunkline"]
 

@@ -17,7 +17,7 @@ import pytest
 
 from trunkline.log.head import Head
 from trunkline.telemetry import logs
-from trunkline.telemetry.log_format import FORMATS, Change
+from trunkline.telemetry.logs import FORMATS, Change
 from trunkline.wire.types import TaskState
 
 LIMIT_S = 60.0

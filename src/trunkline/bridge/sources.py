@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from trunkline.agent.agent import Agent
 from trunkline.bridge.call import ToolClient
-from trunkline.bridge.skill_filter import SkillFilter
+from trunkline.bridge.tool import SkillFilter
 from trunkline.client.client import Client
 from trunkline.client.sync import SyncClient
 from trunkline.errors import Misuse, TrunklineError

@@ -18,9 +18,8 @@ import msgspec
 from trunkline.bridge.arguments import ToolArguments, decode_arguments, read_arguments
 from trunkline.bridge.call import ToolClient, call_tool, failed
 from trunkline.bridge.outcome import Handle, ToolOutcome
-from trunkline.bridge.skill_filter import SkillFilter, skill_filter
 from trunkline.bridge.sources import FoundAgent, Source, find_agents
-from trunkline.bridge.tool import SkillAddress, Tool, make_tool, tool_names
+from trunkline.bridge.tool import SkillAddress, SkillFilter, Tool, make_tool, skill_filter, tool_names
 from trunkline.errors import InvalidParams, Misuse
 from trunkline.wire.types import Part
 

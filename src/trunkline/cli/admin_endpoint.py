@@ -13,7 +13,7 @@ from hashlib import sha256
 import msgspec
 from msgspec import Struct
 
-from trunkline.cli.dotenv import config_folder
+from trunkline.cli.configuration import config_folder
 from trunkline.clock import random_bits
 from trunkline.config import Secret, Settings
 from trunkline.http.host_check import hosts_of

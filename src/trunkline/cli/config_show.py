@@ -10,9 +10,9 @@ import typer
 from trunkline.cli.configuration import DEFAULT, ConfiguredValue, load_configuration
 from trunkline.cli.console import print_field, print_json
 from trunkline.cli.failure import failure_of, is_json_asked, print_failure
+from trunkline.cli.oauth import TokenFile
 from trunkline.cli.options import CALLING, OPTIONS
 from trunkline.cli.parsing import Commands, Invocation
-from trunkline.cli.tokens import TokenFile
 from trunkline.config import Secret
 from trunkline.errors import Misuse
 

@@ -1,5 +1,5 @@
 """The value of every option: a flag, else the environment, else the nearest `.env` file, the global one, the
-default.
+default. And these files: one name and value per line.
 
 A file is found as git finds its own, here or above: whoever works in a folder from elsewhere has not read it,
 so it is remembered where each value comes from.
@@ -15,10 +15,69 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from trunkline.cli.dotenv import FILE_NAME, config_folder, env_files, read_env_file
 from trunkline.cli.options import OPTIONS, PREFIX, Option
 from trunkline.config import LONGEST_S, Secret, environment, secret_text
 from trunkline.errors import Misuse
+
+FILE_NAME = ".env"
+FOLDER = "~/.config/a2a-cli"
+_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
+_ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\", "$": "$"}
+
+
+def config_folder() -> Path:
+    """The folder where the global configuration and tokens are kept."""
+    return Path(FOLDER).expanduser()
+
+
+def env_files(given: str) -> list[Path]:
+    """The files to read, the strongest first: the one that was named, else the nearest; then the global one.
+
+    Raises:
+        Misuse: the named one is not there.
+    """
+    if given and not Path(given).is_file():
+        raise Misuse(f"--config {given}: there is no such file")
+    here = Path.cwd()
+    near = (
+        [Path(given)]
+        if given
+        else [path / FILE_NAME for path in (here, *here.parents) if (path / FILE_NAME).is_file()]
+    )
+    above = config_folder() / FILE_NAME
+    found = [*near[:1], *([above] if above.is_file() else ())]
+    return list(dict.fromkeys(found))
+
+
+def read_env_file(path: Path) -> dict[str, str]:
+    """The names and values of a `.env` file.
+
+    Raises:
+        Misuse: it cannot be read, or a line is no assignment.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misuse(f"{path} cannot be read: {error}") from None
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise Misuse(f"{path}:{number}: a line is NAME=value, or begins with #")
+        found[match[1]] = _unquoted(match[2].strip())
+    return found
+
+
+def _unquoted(text: str) -> str:
+    quote = text[:1]
+    if quote in {"'", '"'} and len(text) > 1 and text.endswith(quote):
+        inner = text[1:-1]
+        return inner if quote == "'" else re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[0]), inner)
+    return re.split(r"\s+#", text, maxsplit=1)[0]
+
 
 _OTHERS = 0o077
 FLAG, ENVIRONMENT, DEFAULT = "flag", "environment", "default"

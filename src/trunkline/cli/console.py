@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from trunkline.config import environment
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
 
 _INDENT = "  "
 _KEPT = "\n\t"
 _WIPE = "\r\x1b[K"
 # Of a terminal that does not say.
 _COLUMNS = 80
+_WATCH_S = 2.0
 _COLOURS = {"Warning": "33", "Error": "31"}
 
 
@@ -97,6 +101,20 @@ def clear_progress() -> None:
     """Wipe the line of progress before anything else is printed."""
     if is_color_terminal():
         print(_WIPE, end="", file=sys.stderr, flush=True)
+
+
+def watch_page(page: Callable[[], RenderableType], console: Console, sleep: Callable[[float], None]) -> None:
+    """Show a page of the terminal as it is now, again and again until it is interrupted."""
+    # Not for every command: rich takes a while to load.
+    from rich.live import Live
+
+    with Live(page(), console=console, auto_refresh=False) as live:
+        try:
+            while True:
+                sleep(_WATCH_S)
+                live.update(page(), refresh=True)
+        except KeyboardInterrupt:
+            return
 
 
 def is_color_terminal() -> bool:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET
 
 from trunkline.cli.console import print_field, print_json, print_notice
-from trunkline.cli.render import file_bytes, show_ids
+from trunkline.cli.results import file_bytes, show_ids
 from trunkline.cli.session import Session
 from trunkline.errors import Misuse
 from trunkline.wire import v1

@@ -15,8 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trunkline.cli.admin import HEALTH, ask, settings_for
-from trunkline.cli.console import print_json
-from trunkline.cli.live import watch_page
+from trunkline.cli.console import print_json, watch_page
 from trunkline.cli.parsing import Commands, OfTenant, StoreUrl, Watch
 from trunkline.errors import Misuse
 from trunkline.fleet.health.snapshot import AgentFigures, FleetSnapshot

@@ -15,8 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trunkline.cli.admin import INBOX, ask, each, settings_for
-from trunkline.cli.console import one_line, print_fields, print_json, print_result
-from trunkline.cli.live import watch_page
+from trunkline.cli.console import one_line, print_fields, print_json, print_result, watch_page
 from trunkline.cli.parsing import Commands, Count, OfTenant, StoreUrl, Watch
 from trunkline.errors import Misuse
 from trunkline.log.ids import is_task_id

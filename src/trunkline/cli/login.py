@@ -9,12 +9,23 @@ from shlex import quote
 from msgspec.structs import replace
 
 from trunkline.cli.console import one_line, print_field, print_json, print_notice
-from trunkline.cli.oauth import CLIENT, DEVICE, DeviceCode, OAuthFlow, ask_client, ask_device, flows_of
+from trunkline.cli.oauth import (
+    CLIENT,
+    DEVICE,
+    DeviceCode,
+    KeptToken,
+    OAuthFlow,
+    TokenFile,
+    ask_client,
+    ask_device,
+    flows_of,
+    made,
+    origin_of,
+)
 from trunkline.cli.options import SHOWN
 from trunkline.cli.parsing import AGENT_ONLY, AN_AGENT, Commands
 from trunkline.cli.session import Session
 from trunkline.cli.target import http_client_for
-from trunkline.cli.tokens import KeptToken, TokenFile, made, origin_of
 from trunkline.cli.wire_trace import Redaction, WireTrace
 from trunkline.client.oauth import Token
 from trunkline.errors import Misuse, TimedOut

@@ -14,8 +14,7 @@ import msgspec
 from trunkline.cli.configuration import ClientConfiguration
 from trunkline.cli.options import CALLING, SENDING
 from trunkline.cli.parsing import Commands
-from trunkline.cli.render import show_sent
-from trunkline.cli.results import follow, show_result, show_stream
+from trunkline.cli.results import follow, show_result, show_sent, show_stream
 from trunkline.cli.session import Session
 from trunkline.cli.task import ONE_TASK, TASK, subscribe
 from trunkline.client.message import Sending

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from trunkline import errors as e
 from trunkline.cli.configuration import DEFAULT, FLAG, ClientConfiguration
 from trunkline.cli.console import print_notice
+from trunkline.cli.oauth import TokenFile, origin_of
 from trunkline.cli.parsing import Invocation
 from trunkline.cli.target import (
     AgentTarget,
@@ -26,7 +27,6 @@ from trunkline.cli.target import (
     warn_withheld,
     withhold_credentials,
 )
-from trunkline.cli.tokens import TokenFile, origin_of
 from trunkline.cli.wire_trace import Redaction, WireTrace
 from trunkline.client.client import Client
 from trunkline.config import Secret

@@ -7,8 +7,7 @@ from trunkline.cli.console import print_field, print_json
 from trunkline.cli.download import download
 from trunkline.cli.options import CALLING
 from trunkline.cli.parsing import Commands
-from trunkline.cli.render import show_task
-from trunkline.cli.results import follow, show_result, show_stream
+from trunkline.cli.results import follow, show_result, show_stream, show_task
 from trunkline.cli.session import Session
 from trunkline.config import Secret
 from trunkline.errors import Misuse, PushNotSupported, TaskNotCancelable

@@ -21,8 +21,16 @@ from trunkline.client.result import Result, text_of
 from trunkline.clock import random_bits
 from trunkline.demo.fleet_tour import show_fleet
 from trunkline.demo.snippets import SNIPPETS
-from trunkline.demo.tour_process import PATIENCE, READY_S, Gone, StepFailed, free_port
-from trunkline.demo.tour_server import Acknowledged, DemoServer, describe
+from trunkline.demo.tour_process import (
+    PATIENCE,
+    READY_S,
+    Acknowledged,
+    DemoServer,
+    Gone,
+    StepFailed,
+    describe,
+    free_port,
+)
 from trunkline.doctor.check import CheckOutcome
 from trunkline.doctor.run import examine
 from trunkline.errors import Refused

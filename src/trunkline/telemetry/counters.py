@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from trunkline.clock import now_ms
 from trunkline.errors import Conflict, Duplicate, StoreError
-from trunkline.telemetry.log_format import TASK_LOG, LoggedTask
-from trunkline.telemetry.logs import change_log
+from trunkline.telemetry.logs import TASK_LOG, LoggedTask, change_log
 
 COMMIT_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 COMMIT_APPENDS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 500)

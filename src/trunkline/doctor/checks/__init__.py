@@ -5,13 +5,10 @@ from __future__ import annotations
 from trunkline.doctor.check import CHECKS
 from trunkline.doctor.checks import (
     card,
-    discovery,
     interfaces,
     jsonrpc,
-    negotiation,
     push,
     rest,
-    robustness,
     security,
     sending,
     shapes,
@@ -19,5 +16,5 @@ from trunkline.doctor.checks import (
     tasks,
 )
 
-__all__ = ["CHECKS", "card", "discovery", "interfaces", "jsonrpc", "negotiation", "push", "rest"]
-__all__ += ["robustness", "security", "sending", "shapes", "streaming", "tasks"]
+__all__ = ["CHECKS", "card", "interfaces", "jsonrpc", "push", "rest"]
+__all__ += ["security", "sending", "shapes", "streaming", "tasks"]

@@ -20,8 +20,7 @@ from trunkline.doctor.check import (
 )
 from trunkline.doctor.exchange import ProbeExchange, encoded
 from trunkline.doctor.json_access import at, items, members, text
-from trunkline.doctor.operations import METHODS, method
-from trunkline.doctor.probe import BAD_PARAMS, INVALID, NO_METHOD, PARSE, InterfaceProbe
+from trunkline.doctor.probe import BAD_PARAMS, INVALID, METHODS, NO_METHOD, PARSE, InterfaceProbe, method
 from trunkline.net.http import HttpRequest
 
 jsonrpc = Family("jsonrpc", bindings=RPC)

@@ -18,8 +18,7 @@ from trunkline.doctor.check import (
 )
 from trunkline.doctor.exchange import ProbeExchange
 from trunkline.doctor.json_access import at, members, text
-from trunkline.doctor.operations import route
-from trunkline.doctor.probe import NOT_FOUND, InterfaceProbe
+from trunkline.doctor.probe import NOT_FOUND, InterfaceProbe, route
 from trunkline.net.http import HttpRequest
 
 rest = Family("rest", bindings=REST, versions=V1)

@@ -27,8 +27,7 @@ from trunkline.doctor.json_access import (
     text,
     texts,
 )
-from trunkline.doctor.operations import method
-from trunkline.doctor.probe import NO_METHOD, NOT_FOUND, UNSUPPORTED, InterfaceProbe, ProbeFrame
+from trunkline.doctor.probe import NO_METHOD, NOT_FOUND, UNSUPPORTED, InterfaceProbe, ProbeFrame, method
 
 streaming = Family("streaming", sends=True)
 subscribing = Family("subscribing", sends=True)

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from trunkline.doctor.webhook import NotificationProbe
+from trunkline.doctor.fixtures import NotificationProbe
 
 
 async def _post(url: str, raw: bytes) -> bytes:

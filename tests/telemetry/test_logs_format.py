@@ -10,7 +10,7 @@ import pytest
 
 from trunkline.config import Secret
 from trunkline.log.head import Head
-from trunkline.telemetry.log_format import FORMATS, Change, timestamp
+from trunkline.telemetry.logs import FORMATS, Change, timestamp
 from trunkline.wire.types import TaskState
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.bridge.entry import AgentEntry, AuthEntry, expand_variables, normalize_keys
+from trunkline.bridge.registry import AgentEntry, AuthEntry, expand_variables, normalize_keys
 from trunkline.config import Secret
 from trunkline.errors import Misuse
 
