@@ -10,7 +10,7 @@ import pytest
 import uvicorn
 
 from tests.webhook.webhooks import OLD, Clock, bearer, body, jwks, signed
-from trunkline.webhook import Notification, Receiver, endpoint
+from trunkline.webhook import Notification, Receiver, receiver
 
 TOKEN = "token-5f0c1e"
 T = TypeVar("T")
@@ -37,7 +37,7 @@ class Ear:
             raise ValueError("planted-in-error")
 
 
-def make(listener: Callable[[Notification], Awaitable[None]], **given: Any) -> endpoint.Endpoint:
+def make(listener: Callable[[Notification], Awaitable[None]], **given: Any) -> receiver.WebhookEndpoint:
     return Receiver(**{"tokens": [TOKEN], "clock": Clock(), **given}).asgi(listener)
 
 
@@ -185,7 +185,7 @@ def test_notifications_without_id_and_time_are_never_twins() -> None:
 
 
 def test_a_twin_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint, "TWIN_S", 0.01)
+    monkeypatch.setattr(receiver, "TWIN_S", 0.01)
     begun, go = asyncio.Event(), asyncio.Event()
 
     async def listen(notification: Notification) -> None:
@@ -284,7 +284,7 @@ def test_a_sender_that_leaves_gets_no_answer() -> None:
 
 
 def test_a_body_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint, "BODY_S", 0.01)
+    monkeypatch.setattr(receiver, "BODY_S", 0.01)
     sent = drive(make(Ear()), [{"type": "http.request", "body": b"{", "more_body": True}], headers=[AUTH])
     assert sent[0]["status"] == 400
     assert b"did not arrive" in sent[1]["body"]

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import cast
 
 from msgspec import Struct
@@ -47,9 +46,7 @@ class Agents(dict[str, Client]):
     async def __aenter__(self) -> Agents:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

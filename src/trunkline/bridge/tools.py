@@ -10,7 +10,6 @@ import logging
 from collections import Counter, OrderedDict, deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -72,9 +71,7 @@ class PendingToolbox:
         self._opened = await self._open()
         return self._opened
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._opened is not None:
             await self._opened.close()
 
@@ -162,9 +159,7 @@ class Toolbox:
     async def __aenter__(self) -> Toolbox:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

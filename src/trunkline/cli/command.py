@@ -8,10 +8,11 @@ import sys
 from collections.abc import Awaitable, Callable
 
 import typer
+from msgspec.structs import replace
 
 from trunkline.cli.configuration import ClientConfiguration, load_configuration
 from trunkline.cli.console import clear_progress, escape_controls, one_line, print_notice
-from trunkline.cli.failure import CommandFailure, failure_of, hint_for, is_json_asked, print_failure
+from trunkline.cli.failure import failure_of, hint_for, is_json_asked, print_failure
 from trunkline.cli.parsing import Invocation
 from trunkline.cli.session import Session
 from trunkline.errors import TrunklineError
@@ -57,6 +58,39 @@ def run_command(
         raise typer.Exit(code)
 
 
+def run_logged(
+    invocation: Invocation,
+    work: Callable[[ClientConfiguration], Awaitable[int | None]],
+    log_format: str,
+    *,
+    hint: str = "",
+) -> None:
+    """Run a command that works with many agents, or with none, and leave with its exit code.
+
+    Raises:
+        typer.Exit: always, if anything went wrong.
+    """
+    try:
+        config = load_configuration(invocation.flags)
+        level = logging.DEBUG if config.flag("debug") else logging.WARNING
+        logging.basicConfig(stream=sys.stderr, level=level, format=log_format, force=True)
+
+        async def run() -> int | None:
+            return await work(config)
+
+        code = asyncio.run(run())
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    except TrunklineError as error:
+        failure = failure_of(error, finding_card=True, has_credentials=False)
+        if failure.code == "A2ACLI_ERR_USAGE":
+            failure = replace(failure, hint=hint)
+        print_failure(failure, as_json=is_json_asked(invocation.flags))
+        raise typer.Exit(failure.exit) from None
+    if code:
+        raise typer.Exit(code)
+
+
 async def _run(session: Session, work: Work) -> int:
     try:
         await session.open()
@@ -79,8 +113,7 @@ def _exit_for(error: Exception, session: Session | None, invocation: Invocation)
         as_json = session.config.as_json
         if session.config.flag("debug") and not isinstance(error, TrunklineError):
             logging.getLogger("trunkline.cli").error("the tool failed", exc_info=error)
-    hint = failure.hint or hint_for(failure, error, session)
-    failure = CommandFailure(failure.code, failure.message, hint, failure.a2a_code)
+    failure = replace(failure, hint=failure.hint or hint_for(failure, error, session))
     print_failure(failure, as_json=as_json, compact=bool(invocation.flags.get("stream")))
     return typer.Exit(failure.exit)
 

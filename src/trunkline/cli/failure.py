@@ -42,6 +42,14 @@ _UNNAMED: dict[type[e.TrunklineError], str] = {
     e.RouteNotFound: "TRUNKLINE_ROUTE_NOT_FOUND",
     e.PeerError: "TRUNKLINE_PEER_ERROR",
 }
+# What is no refusal; the first that fits.
+_CODES: tuple[tuple[type[e.TrunklineError], str], ...] = (
+    (e.Misuse, "A2ACLI_ERR_USAGE"),
+    (e.Uncertain, "TRUNKLINE_UNCERTAIN"),
+    (e.Unreachable, "A2ACLI_ERR_UNREACHABLE"),
+    (e.Unreadable, "A2ACLI_ERR_INTERNAL"),
+    (e.StoreError, "TRUNKLINE_STORE"),
+)
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _LOGIN = {"oauth2", "openIdConnect"}
 _CREDENTIALS = {"apiKey": "A2ACLI_API_KEY to a key", "http": "A2ACLI_BEARER to a token"}
@@ -72,23 +80,18 @@ def failure_of(error: BaseException, *, finding_card: bool, has_credentials: boo
         code = "A2ACLI_ERR_AUTH_FAILED" if has_credentials else "A2ACLI_ERR_CREDENTIALS_MISSING"
         number = 401 if isinstance(error, e.Unauthenticated) else 403
         return CommandFailure(code, _IN_PYTHON.sub("", text), a2a_code=number)
-    if isinstance(error, e.Misuse):
-        return CommandFailure("A2ACLI_ERR_USAGE", text)
-    if isinstance(error, e.TimedOut) and error.reason != "connect":
-        return CommandFailure("A2ACLI_ERR_TIMEOUT", text)
-    if isinstance(error, e.Uncertain):
-        return CommandFailure("TRUNKLINE_UNCERTAIN", text)
-    if isinstance(error, e.Unreachable):
-        return CommandFailure("A2ACLI_ERR_UNREACHABLE", text)
-    if isinstance(error, e.Unreadable):
-        return CommandFailure("A2ACLI_ERR_CARD_INVALID" if finding_card else "A2ACLI_ERR_INTERNAL", text)
     if isinstance(error, e.Refused):
         return _refusal(error, finding_card=finding_card)
     if isinstance(error, e.FlowRefused):
         return CommandFailure(error.code, text)
-    if isinstance(error, e.StoreError):
-        return CommandFailure("TRUNKLINE_STORE", text)
-    return CommandFailure("A2ACLI_ERR_INTERNAL", f"{type(error).__name__}: {text}")
+    if isinstance(error, e.TimedOut) and error.reason != "connect":
+        return CommandFailure("A2ACLI_ERR_TIMEOUT", text)
+    if isinstance(error, e.Unreadable) and finding_card:
+        return CommandFailure("A2ACLI_ERR_CARD_INVALID", text)
+    known = next((code for kind, code in _CODES if isinstance(error, kind)), None)
+    if known is None:
+        return CommandFailure("A2ACLI_ERR_INTERNAL", f"{type(error).__name__}: {text}")
+    return CommandFailure(known, text)
 
 
 def _refusal(error: e.Refused, *, finding_card: bool) -> CommandFailure:

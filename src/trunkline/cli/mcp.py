@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from trunkline import __version__
-from trunkline.cli.command import INTERRUPTED
-from trunkline.cli.configuration import ClientConfiguration, load_configuration
-from trunkline.cli.failure import failure_of, is_json_asked, print_failure
+from trunkline.cli.command import run_logged
+from trunkline.cli.configuration import ClientConfiguration
 from trunkline.cli.options import OPTIONS
 from trunkline.cli.parsing import Commands, Invocation, ServingGroup, Several
 from trunkline.cli.tools import OF_AGENTS, toolbox_of
-from trunkline.errors import Misuse, StoreInUse, TrunklineError
+from trunkline.errors import Misuse, StoreInUse
 from trunkline.mcp.client_config import CLIENTS, PLACES, ServedBy, configuration
 from trunkline.mcp.task_agent import ToolboxSource, ToolSource
 
@@ -36,18 +34,8 @@ _OF_NAMED = ("agents", "allow", "deny", "tag", "prefix", *OF_AGENTS)
 )  # fmt: skip
 def serve_stdio(invocation: Invocation) -> None:
     """Serve the skills of agents as tools over standard input and output."""
-    try:
-        config = load_configuration(invocation.flags)
-        level = logging.DEBUG if config.flag("debug") else logging.WARNING
-        # Standard output is the protocol's.
-        logging.basicConfig(stream=sys.stderr, level=level, format="%(levelname)s %(message)s", force=True)
-        asyncio.run(_serve(invocation, config))
-    except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
-    except TrunklineError as error:
-        failure = failure_of(error, finding_card=True, has_credentials=False)
-        print_failure(failure, as_json=is_json_asked(invocation.flags))
-        raise typer.Exit(failure.exit) from None
+    # Standard output is the protocol's.
+    run_logged(invocation, partial(_serve, invocation), "%(levelname)s %(message)s")
 
 
 async def _serve(invocation: Invocation, config: ClientConfiguration) -> None:

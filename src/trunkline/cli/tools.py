@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-
-import typer
 
 from trunkline.bridge.registry import load_agents
 from trunkline.bridge.sources import Source
 from trunkline.bridge.tools import Toolbox
 from trunkline.bridge.tools import tools as tools_of
-from trunkline.cli.command import INTERRUPTED
-from trunkline.cli.configuration import ClientConfiguration, load_configuration
+from trunkline.cli.command import run_logged
+from trunkline.cli.configuration import ClientConfiguration
 from trunkline.cli.console import print_block, print_json
-from trunkline.cli.failure import CommandFailure, failure_of, is_json_asked, print_failure
 from trunkline.cli.options import OPTIONS
 from trunkline.cli.parsing import Commands, Invocation
 from trunkline.cli.session import Session
 from trunkline.client.client import Client
-from trunkline.errors import Misuse, TrunklineError
+from trunkline.errors import Misuse
 
 commands = Commands()
 # How each agent is called; a file of agents says that of each by itself.
@@ -37,42 +32,26 @@ OF_AGENTS = ("bearer", "api-key", "svc-param", "transport", "a2a-version", "inse
 )  # fmt: skip
 def tools(invocation: Invocation) -> None:
     """Print the skills of agents as tools of a model, or call one of them."""
-    try:
-        config = load_configuration(invocation.flags)
-        level = logging.DEBUG if config.flag("debug") else logging.WARNING
-        logging.basicConfig(stream=sys.stderr, level=level, format="Warning: %(message)s", force=True)
-        if level != logging.DEBUG:
+
+    async def work(config: ClientConfiguration) -> int:
+        if not config.flag("debug"):
             # What comes of a call, and of the only agent, is told anyhow.
             logging.getLogger().handlers[0].addFilter(lambda record: not _is_told(record, invocation))
-        worked = asyncio.run(_run(invocation, config))
-    except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
-    except TrunklineError as error:
-        failure = failure_of(error, finding_card=True, has_credentials=False)
-        hint = "trunkline help tools" if failure.code == "A2ACLI_ERR_USAGE" else ""
-        print_failure(
-            CommandFailure(failure.code, failure.message, hint, failure.a2a_code),
-            as_json=is_json_asked(invocation.flags),
-        )
-        raise typer.Exit(failure.exit) from None
-    if not worked:
-        raise typer.Exit(1)
+        async with toolbox_of(invocation, config) as box:
+            name = config.text("call")
+            if name:
+                return await _call(box, name, config)
+            if "arguments" in invocation.flags:
+                raise Misuse("--arguments are those of a tool: name it with --call")
+            print_json(_listed(box, config.text("format")))
+            return 0
+
+    run_logged(invocation, work, "Warning: %(message)s", hint="trunkline help tools")
 
 
 def _is_told(record: logging.LogRecord, invocation: Invocation) -> bool:
     event = str(record.msg).partition(" ")[0]
     return event == "tool.error" or (event == "tools.agent_missing" and len(invocation.arguments) == 1)
-
-
-async def _run(invocation: Invocation, config: ClientConfiguration) -> bool:
-    async with toolbox_of(invocation, config) as box:
-        name = config.text("call")
-        if name:
-            return await _call(box, name, config)
-        if "arguments" in invocation.flags:
-            raise Misuse("--arguments are those of a tool: name it with --call")
-        print_json(_listed(box, config.text("format")))
-        return True
 
 
 @asynccontextmanager
@@ -100,7 +79,7 @@ def _listed(box: Toolbox, shape: str) -> list[dict[str, object]]:
     return shapes[shape]()
 
 
-async def _call(box: Toolbox, name: str, config: ClientConfiguration) -> bool:
+async def _call(box: Toolbox, name: str, config: ClientConfiguration) -> int:
     outcome = await box.call(name, config.members("arguments") or {})
     if config.as_json:
         print_json(outcome.mcp())
@@ -108,7 +87,7 @@ async def _call(box: Toolbox, name: str, config: ClientConfiguration) -> bool:
         print_block(
             "Error" if outcome.is_error else "Question" if outcome.question else "Result", outcome.words
         )
-    return not outcome.is_error
+    return int(outcome.is_error)
 
 
 @asynccontextmanager

@@ -100,6 +100,8 @@ class Check(Struct, frozen=True, kw_only=True):
     late: bool = False
     # Makes tasks.
     sends: bool = False
+    # What the card must declare for it to be done.
+    needs: str = ""
     of_agent: AgentCheck | None = None
     of_interface: InterfaceCheck | None = None
 
@@ -140,6 +142,7 @@ class CheckScope(TypedDict, total=False):
     first: bool
     late: bool
     sends: bool
+    needs: str
 
 
 _AgentCheck = TypeVar("_AgentCheck", bound="AgentCheck")

@@ -26,21 +26,11 @@ from trunkline.doctor.json_access import (
 from trunkline.net.http import Headers, HttpRequest
 from trunkline.wire import sse
 from trunkline.wire.codes import CODES
+from trunkline.wire.operations import METHODS_V03, NAMES, Operation
 
-# operation → its method in 1.0 and in 0.3.
-METHODS: dict[str, tuple[str, str]] = {
-    "send": ("SendMessage", "message/send"),
-    "stream": ("SendStreamingMessage", "message/stream"),
-    "get": ("GetTask", "tasks/get"),
-    "list": ("ListTasks", "tasks/list"),
-    "cancel": ("CancelTask", "tasks/cancel"),
-    "subscribe": ("SubscribeToTask", "tasks/resubscribe"),
-    "push-set": ("CreateTaskPushNotificationConfig", "tasks/pushNotificationConfig/set"),
-    "push-get": ("GetTaskPushNotificationConfig", "tasks/pushNotificationConfig/get"),
-    "push-list": ("ListTaskPushNotificationConfigs", "tasks/pushNotificationConfig/list"),
-    "push-delete": ("DeleteTaskPushNotificationConfig", "tasks/pushNotificationConfig/delete"),
-    "extended-card": ("GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard"),
-}
+OPERATIONS = {operation.name.lower().replace("_", "-"): operation for operation in Operation}
+# Of several names that 0.3 has for an operation the first is the specification's.
+_METHODS_V03 = {operation: name for name, operation in reversed(METHODS_V03.items())}
 _ROUTES: dict[str, tuple[str, str]] = {
     "send": ("POST", "/message:send"),
     "stream": ("POST", "/message:stream"),
@@ -66,7 +56,7 @@ class OperationRoute(Struct, frozen=True):
 
 def method(operation: str, version: str) -> str:
     """The JSON-RPC method of an operation."""
-    return METHODS[operation][0 if version == "1.0" else 1]
+    return (NAMES if version == "1.0" else _METHODS_V03)[OPERATIONS[operation]]
 
 
 def params(operation: str, given: dict[str, Any], version: str) -> dict[str, Any]:

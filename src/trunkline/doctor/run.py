@@ -197,6 +197,8 @@ async def _run_all(
 
 async def _run(check: Check, subject: Subject, probe: InterfaceProbe | None) -> Finding:
     try:
+        if check.needs:
+            subject.needs(check.needs)
         if check.of_interface is not None and probe is not None:
             verdict = await check.of_interface(probe)
         elif check.of_agent is not None:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from trunkline import errors
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.mock.card import card_document, patched
-from trunkline.mock.exchange import MockAnswer, MockExchange, MockStream, refusal
+from trunkline.mock.exchange import MockAnswer, MockExchange, MockStream, refusal, serve_lifespan
 from trunkline.mock.faults import REFUSALS, FaultSchedule, MockFault
 from trunkline.mock.playback import Playback
 from trunkline.mock.quirks import Quirks
@@ -98,10 +98,7 @@ class Mock:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or the lifespan."""
         if scope["type"] == "lifespan":
-            while (await receive())["type"] != "lifespan.shutdown":
-                await send({"type": "lifespan.startup.complete"})
-            await self.close()
-            await send({"type": "lifespan.shutdown.complete"})
+            await serve_lifespan(receive, send, self.close)
         elif scope["type"] == "http":
             await self._serve(MockExchange(scope, receive, send))
 

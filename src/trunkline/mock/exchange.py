@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, cast
 from urllib.parse import parse_qsl, quote
@@ -38,6 +38,14 @@ class MockStream(Struct, frozen=True):
 
     frames: AsyncIterator[bytes]
     headers: Headers = ()
+
+
+async def serve_lifespan(receive: Receive, send: Send, close: Callable[[], Awaitable[None]]) -> None:
+    """Serve the lifespan of an application that has nothing to start, and this to close."""
+    while (await receive())["type"] != "lifespan.shutdown":
+        await send({"type": "lifespan.startup.complete"})
+    await close()
+    await send({"type": "lifespan.shutdown.complete"})
 
 
 class MockExchange:

@@ -24,18 +24,51 @@ from trunkline.wire.types import Message
 Script = Scenario | Sequence[Rule] | Reply | Path | str
 
 
-class InProcessMock:
-    """A mock in this process; its clients need no socket."""
+class _InProcess:
+    """An application in this process, whose clients need no socket; it can listen on one too."""
 
-    def __init__(self, script: Script) -> None:
-        self.mock = Mock(scenario_of(script))
-        self._http_client = InProcessHttpClient(self.mock)
+    def __init__(self, make: Callable[[], Any], http_client: HttpClient) -> None:
+        self._make = make
+        self._http_client = http_client
         self._listening: BackgroundServer | None = None
 
     @property
     def url(self) -> str:
         """The URL on a socket once it listens, else one that only its own clients can call."""
         return BASE if self._listening is None else self._listening.url
+
+    def client(self, **options: Unpack[ClientOptions]) -> Client:
+        """A client to it, for code with an event loop."""
+        return Client(self.url, **self._options(options))
+
+    def sync_client(self, **options: Unpack[ClientOptions]) -> SyncClient:
+        """A client to it, for code without an event loop."""
+        return SyncClient(self.url, **self._options(options))
+
+    def _options(self, options: ClientOptions) -> ClientOptions:
+        if self._listening is None:
+            options.setdefault("http_client", self._http_client)
+        return options
+
+    def listen(self) -> str:
+        """Serve it on a free port of this machine too, for whoever needs a real URL; gives that URL."""
+        if self._listening is None:
+            self._listening = BackgroundServer(self._make())
+            self._listening.start()
+        return self._listening.url
+
+    def close(self) -> None:
+        """Stop serving it on a port."""
+        if self._listening is not None:
+            self._listening.close()
+
+
+class InProcessMock(_InProcess):
+    """A mock in this process; its clients need no socket."""
+
+    def __init__(self, script: Script) -> None:
+        self.mock = Mock(scenario_of(script))
+        super().__init__(lambda: self.mock, InProcessHttpClient(self.mock))
 
     @property
     def received(self) -> list[ReceivedRequest]:
@@ -57,21 +90,6 @@ class InProcessMock:
         """How often each rule was hit, by its name."""
         return self.mock.hits
 
-    def client(self, **options: Unpack[ClientOptions]) -> Client:
-        """A client to it, for code with an event loop."""
-        return Client(BASE, **_through(self._http_client, options))
-
-    def sync_client(self, **options: Unpack[ClientOptions]) -> SyncClient:
-        """A client to it, for code without an event loop."""
-        return SyncClient(BASE, **_through(self._http_client, options))
-
-    def listen(self) -> str:
-        """Serve it on a free port of this machine too, for whoever needs a real URL; gives that URL."""
-        if self._listening is None:
-            self._listening = BackgroundServer(self.mock)
-            self._listening.start()
-        return self._listening.url
-
     def verify(self) -> None:
         """Compare what happened with what the scenario expects.
 
@@ -82,49 +100,20 @@ class InProcessMock:
         if wrong:
             raise AssertionError(f"{self.mock.scenario.agent.name}: " + "; ".join(wrong))
 
-    def close(self) -> None:
-        """Stop serving it on a port."""
-        if self._listening is not None:
-            self._listening.close()
 
+class InProcessAgent(_InProcess):
+    """A real agent in this process, with a store in memory: one for each event loop that calls it.
 
-class InProcessAgent:
-    """A real agent in this process, with a store in memory: one for each event loop that calls it."""
+    On a socket it has one store for all who call it there.
+    """
 
     def __init__(self, agent: Agent, **settings: object) -> None:
         given = {"store": "memory:", "drain_limit": 1, **settings}
-        self._make: Callable[[], Any] = lambda: agent.asgi(**given)
-        self._http_client = _LoopBoundClient(self._make)
-        self._listening: BackgroundServer | None = None
 
-    @property
-    def url(self) -> str:
-        """The URL on a socket once it listens, else one that only its own clients can call."""
-        return BASE if self._listening is None else self._listening.url
+        def make() -> Any:
+            return agent.asgi(**given)
 
-    def client(self, **options: Unpack[ClientOptions]) -> Client:
-        """A client to it, for code with an event loop."""
-        return Client(self.url, **self._options(options))
-
-    def sync_client(self, **options: Unpack[ClientOptions]) -> SyncClient:
-        """A client to it, for code without an event loop."""
-        return SyncClient(self.url, **self._options(options))
-
-    def _options(self, options: ClientOptions) -> ClientOptions:
-        # On a socket it has one store for all; in process each loop has its own.
-        return options if self._listening is not None else _through(self._http_client, options)
-
-    def listen(self) -> str:
-        """Serve it on a free port of this machine too, for whoever needs a real URL; gives that URL."""
-        if self._listening is None:
-            self._listening = BackgroundServer(self._make())
-            self._listening.start()
-        return self._listening.url
-
-    def close(self) -> None:
-        """Stop serving it on a port."""
-        if self._listening is not None:
-            self._listening.close()
+        super().__init__(make, _LoopBoundClient(make))
 
 
 class _LoopBoundClient:
@@ -168,11 +157,6 @@ class _RunningApp:
         async with self._app.lifespan():
             self._started.set()
             await asyncio.Event().wait()
-
-
-def _through(http_client: HttpClient, options: ClientOptions) -> ClientOptions:
-    options.setdefault("http_client", http_client)
-    return options
 
 
 def scenario_of(script: Script) -> Scenario:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from trunkline.errors import Forbidden, Misuse, Refused, Unreachable, Unreadable
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.http.host_check import LOOPBACK, HostCheck
-from trunkline.mock.exchange import EVENTS, MockAnswer, MockExchange
+from trunkline.mock.exchange import EVENTS, MockAnswer, MockExchange, serve_lifespan
 from trunkline.mock.quirks import Quirks
 from trunkline.mock.recording import RecordedReply, Recording
 from trunkline.mock.request import MockRequest, read_rest, read_rpc
@@ -62,10 +62,7 @@ class Recorder:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward one request, or serve the lifespan."""
         if scope["type"] == "lifespan":
-            while (await receive())["type"] != "lifespan.shutdown":
-                await send({"type": "lifespan.startup.complete"})
-            await self._http_client.close()
-            await send({"type": "lifespan.shutdown.complete"})
+            await serve_lifespan(receive, send, self._http_client.close)
         elif scope["type"] == "http":
             await self._forward(MockExchange(scope, receive, send))
 

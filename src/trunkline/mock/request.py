@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -33,6 +34,15 @@ _NAMES = {
     Operation.CANCEL: "cancel",
     Operation.SUBSCRIBE: "subscribe",
     Operation.EXTENDED_CARD: "extended_card",
+}
+
+
+_SENDS = {Operation.SEND, Operation.STREAM}
+_RPC_READERS: dict[Operation, Callable[[msgspec.Raw | None], Params]] = {
+    **dict.fromkeys((Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE), read.read_task_query),
+    **dict.fromkeys((Operation.PUSH_GET, Operation.PUSH_LIST, Operation.PUSH_DELETE), read_push_query),
+    Operation.LIST: read.read_list_query,
+    Operation.PUSH_SET: read_push_request,
 }
 
 
@@ -156,19 +166,10 @@ def _check_offered(operation: Operation, quirks: Quirks) -> None:
 
 
 def _rpc_params(operation: Operation, raw: msgspec.Raw | None, dialect: Dialect) -> Params:
-    match operation:
-        case Operation.SEND | Operation.STREAM:
-            return read.read_send(raw, dialect)
-        case Operation.GET | Operation.CANCEL | Operation.SUBSCRIBE:
-            return read.read_task_query(raw)
-        case Operation.LIST:
-            return read.read_list_query(raw)
-        case Operation.PUSH_SET:
-            return read_push_request(raw)
-        case Operation.PUSH_GET | Operation.PUSH_LIST | Operation.PUSH_DELETE:
-            return read_push_query(raw)
-        case Operation.EXTENDED_CARD:
-            return None
+    if operation in _SENDS:
+        return read.read_send(raw, dialect)
+    reader = _RPC_READERS.get(operation)
+    return None if reader is None else reader(raw)
 
 
 def read_rest(

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, cast
 
 import uvicorn
@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from trunkline.errors import Misuse
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.mock.app import Mock
-from trunkline.mock.exchange import ABORT, CLOSE
+from trunkline.mock.exchange import ABORT, CLOSE, serve_lifespan
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 _START_S = 10.0
@@ -48,11 +48,11 @@ class Mocks:
         if scope["type"] == "http":
             await self._serve(scope, receive, send)
         elif scope["type"] == "lifespan":
-            while (await receive())["type"] != "lifespan.shutdown":
-                await send({"type": "lifespan.startup.complete"})
-            for mock in self.mocks:
-                await mock.close()
-            await send({"type": "lifespan.shutdown.complete"})
+            await serve_lifespan(receive, send, self._close)
+
+    async def _close(self) -> None:
+        for mock in self.mocks:
+            await mock.close()
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._named:
@@ -108,7 +108,7 @@ def server_of(app: App) -> MockServer:
 
 
 class BackgroundServer:
-    """An application on a port of this machine, served by a thread: `with Listening(mock) as url`."""
+    """An application on a port of this machine, served by a thread: `with BackgroundServer(mock) as url`."""
 
     def __init__(self, app: App, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self._socket = bind(host, port)
@@ -140,7 +140,5 @@ class BackgroundServer:
     def __enter__(self) -> str:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

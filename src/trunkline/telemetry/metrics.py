@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from typing import Any, Protocol
 
 from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -84,84 +84,38 @@ class Metrics(Collector):
 
     def _own(self) -> Iterator[Metric]:
         counters, work = self._counters, self._work
-        yield _gauge(
-            "trunkline_ready", "1 if the store takes writes and the server does not drain.", work.ready
-        )
-        yield _gauge("trunkline_tasks_running", "Tasks in work in this process.", work.running)
-        yield _gauge("trunkline_streams_open", "Event streams open now.", len(self._streams))
-        yield _counter(
-            "trunkline_task_changes",
-            "Committed changes of tasks, by the state they were left in.",
-            ("state",),
-            {(state,): count for state, count in counters.changes.items()},
-        )
-        yield _counter(
-            "trunkline_requests",
-            "Answered requests, by operation and outcome.",
-            ("operation", "outcome"),
-            counters.requests,
-        )
-        yield _counter(
-            "trunkline_refusals",
-            "Requests that were refused, by reason.",
-            ("reason",),
-            {(reason,): count for reason, count in counters.refusals().items()},
-        )
-        yield _counter(
-            "trunkline_appends",
-            "Appends that the store has ended, by what became of them.",
-            ("outcome",),
-            {(outcome,): count for outcome, count in counters.appends.items()},
-        )
-        yield _histogram(
-            "trunkline_commit_seconds",
-            "Time from handing a group to the store to its commit.",
-            counters.commit_seconds,
-        )
+        ready = "1 if the store takes writes and the server does not drain."
+        yield GaugeMetricFamily("trunkline_ready", ready, value=work.ready)
+        running = "Tasks in work in this process."
+        yield GaugeMetricFamily("trunkline_tasks_running", running, value=work.running)
+        yield GaugeMetricFamily("trunkline_streams_open", "Event streams open now.", value=len(self._streams))
+        changes = "Committed changes of tasks, by the state they were left in."
+        yield _counter("trunkline_task_changes", changes, ("state",), counters.changes)
+        requests = "Answered requests, by operation and outcome."
+        yield _counter("trunkline_requests", requests, ("operation", "outcome"), counters.requests)
+        refusals = "Requests that were refused, by reason."
+        yield _counter("trunkline_refusals", refusals, ("reason",), counters.refusals())
+        appends = "Appends that the store has ended, by what became of them."
+        yield _counter("trunkline_appends", appends, ("outcome",), counters.appends)
+        commits = "Time from handing a group to the store to its commit."
+        yield _histogram("trunkline_commit_seconds", commits, counters.commit_seconds)
         yield _histogram("trunkline_commit_appends", "Appends per group.", counters.commit_appends)
-        yield from self._of_runs()
-
-    def _of_runs(self) -> Iterator[Metric]:
-        counters, work = self._counters, self._work
-        yield _counter(
-            "trunkline_effect_drifts",
-            "Successful runs whose effects were not those that their skill declares.",
-            ("skill",),
-            {(skill,): count for skill, count in counters.drifts.items()},
-        )
-        yield _counter(
-            "trunkline_takeovers",
-            "Tasks taken over from dead processes, by whether they ran again and how.",
-            ("again",),
-            {(again,): count for again, count in work.recovered.items()},
-        )
-        yield _counter(
-            "trunkline_late_events",
-            "Events refused because the task had ended or moved.",
-            (),
-            {(): work.late},
-        )
+        drifts = "Successful runs whose effects were not those that their skill declares."
+        yield _counter("trunkline_effect_drifts", drifts, ("skill",), counters.drifts)
+        takeovers = "Tasks taken over from dead processes, by whether they ran again and how."
+        yield _counter("trunkline_takeovers", takeovers, ("again",), work.recovered)
+        late = "Events refused because the task had ended or moved."
+        yield _counter("trunkline_late_events", late, (), {(): work.late})
 
     def _delivery_families(self) -> Iterator[Metric]:
         found = self._deliveries
         if found is None:
             return
-        yield _counter(
-            "trunkline_deliveries",
-            "Attempts to deliver a notification, by what became of them.",
-            ("outcome",),
-            {
-                ("done",): found.done,
-                ("retried",): found.retried,
-                ("dead",): found.dead,
-                ("dropped",): found.dropped,
-            },
-        )
-        yield _gauge(
-            "trunkline_delivery_lag_seconds",
-            "How long the oldest of the deliveries that were taken last had been due.",
-            found.lag_ms / 1000,
-        )
+        text = "Attempts to deliver a notification, by what became of them."
+        outcomes = {name: getattr(found, name) for name in ("done", "retried", "dead", "dropped")}
+        yield _counter("trunkline_deliveries", text, ("outcome",), outcomes)
+        lag = "How long the oldest of the deliveries that were taken last had been due."
+        yield GaugeMetricFamily("trunkline_delivery_lag_seconds", lag, value=found.lag_ms / 1000)
 
     def _of_fleet(self) -> Iterator[Metric]:
         found = self._fleet()
@@ -187,14 +141,11 @@ class Metrics(Collector):
         yield from (outcomes, cost, latency)
 
 
-def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, text, value=value)
-
-
-def _counter(name: str, text: str, labels: Iterable[str], values: Mapping[tuple[str, ...], int]) -> Metric:
-    family = CounterMetricFamily(name, text, labels=tuple(labels))
+def _counter(name: str, text: str, labels: Sequence[str], values: Mapping[Any, int]) -> Metric:
+    """A family with a value for each key: a text where there is one label, else a tuple of texts."""
+    family = CounterMetricFamily(name, text, labels=labels)
     for key, value in values.items():
-        family.add_metric(key, value)
+        family.add_metric((key,) if isinstance(key, str) else key, value)
     return family
 
 

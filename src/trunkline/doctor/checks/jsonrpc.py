@@ -20,7 +20,7 @@ from trunkline.doctor.check import (
 )
 from trunkline.doctor.exchange import ProbeExchange, encoded
 from trunkline.doctor.json_access import at, items, members, text
-from trunkline.doctor.probe import BAD_PARAMS, INVALID, METHODS, NO_METHOD, PARSE, InterfaceProbe, method
+from trunkline.doctor.probe import BAD_PARAMS, INVALID, NO_METHOD, OPERATIONS, PARSE, InterfaceProbe, method
 from trunkline.net.http import HttpRequest
 
 jsonrpc = Family("jsonrpc", bindings=RPC)
@@ -174,8 +174,8 @@ async def routed(probe: InterfaceProbe) -> CheckVerdict:
 def _expected(probe: InterfaceProbe) -> list[str]:
     """The operations that a client may rely on: all in 1.0, in 0.3 what is needed and what is declared."""
     if probe.is_v1:
-        return [one for one in METHODS if one not in ("stream", "subscribe", "extended-card")]
-    push = [one for one in METHODS if one.startswith("push-")]
+        return [one for one in OPERATIONS if one not in ("stream", "subscribe", "extended-card")]
+    push = [one for one in OPERATIONS if one.startswith("push-")]
     return [*_NEEDED, *(push if probe.subject.flag("pushNotifications") else ())]
 
 

@@ -30,12 +30,12 @@ from trunkline.doctor.probe import (
 from trunkline.errors import Refused, Unauthenticated
 from trunkline.webhook import Receiver
 
-push = Family("push", first=True, sends=True)
-delivery = Family("delivery", first=True, sends=True)
-egress = Family("egress", first=True, sends=True)
+push = Family("push", first=True, sends=True, needs="pushNotifications")
+delivery = Family("delivery", first=True, sends=True, needs="pushNotifications")
+egress = Family("egress", first=True, sends=True, needs="pushNotifications")
 
 
-@push.interface("push-undeclared-refused", ERROR, "§3.3.4, PSH-07, AG-03", first=False, sends=False)
+@push.interface("push-undeclared-refused", ERROR, "§3.3.4, PSH-07, AG-03", first=False, sends=False, needs="")
 async def undeclared(probe: InterfaceProbe) -> CheckVerdict:
     """What is not declared is refused.
 
@@ -56,7 +56,6 @@ async def unknown_task(probe: InterfaceProbe) -> CheckVerdict:
     Means: Callers wait for notifications of a task that is not there.
     Fix: Answer a push config for a task that nobody knows with TaskNotFound (-32001).
     """
-    probe.subject.needs("pushNotifications")
     answer = await probe.call("push-list", {"taskId": new_id()})
     return refused_with(answer, NOT_FOUND)
 
@@ -68,7 +67,6 @@ async def missing_url(probe: InterfaceProbe) -> CheckVerdict:
     Means: A caller's mistake goes unnoticed, and it waits for ever.
     Fix: Refuse a push config without a url with invalid params (-32602).
     """
-    probe.subject.needs("pushNotifications")
     task = await probe.fixtures.task()
     answer = await probe.call("push-set", {"taskId": task["id"], "id": "doctor"})
     if not answer.refused:
@@ -83,7 +81,6 @@ async def config_kept(probe: InterfaceProbe) -> CheckVerdict:
     Means: Callers cannot see or end the notifications that they have asked for.
     Fix: Give each config an id; get and list show it until it is deleted.
     """
-    probe.subject.needs("pushNotifications")
     task = await probe.fixtures.task()
     # A name of its own: an agent that keeps one unnamed config must not lose it to another check.
     given = {"taskId": task["id"], "id": new_id()}
@@ -111,7 +108,6 @@ async def two_configs(probe: InterfaceProbe) -> CheckVerdict:
     Means: A second webhook takes the place of the first, which is told nothing more.
     Fix: Give each config without an id a new one.
     """
-    probe.subject.needs("pushNotifications")
     task = await probe.fixtures.task()
     one, other = [await _accepted(probe, taskId=task["id"]) for _ in range(2)]
     for answer in (one, other):
@@ -164,7 +160,6 @@ async def round_trip(probe: InterfaceProbe) -> CheckVerdict:
     Means: Push is declared and nothing arrives; callers fall back to polling, or wait for ever.
     Fix: Look into the agent's log for the delivery: address, token, refused host, swallowed error.
     """
-    probe.subject.needs("pushNotifications")
     pushed = await probe.fixtures.pushed()
     states = [_state(one.body) for one in pushed.received]
     if not states:
@@ -218,7 +213,6 @@ async def _pushed(probe: InterfaceProbe) -> PushProbe:
     Raises:
         NotPossible: none came.
     """
-    probe.subject.needs("pushNotifications")
     pushed = await probe.fixtures.pushed()
     if not pushed.received:
         raise NotPossible("nothing arrived; see push-round-trip")
@@ -286,7 +280,6 @@ async def with_message(probe: InterfaceProbe) -> CheckVerdict:
     Means: What is refused as a config of its own gets in with a message.
     Fix: Check the webhook of a message like any other, and refuse the message before a task is made.
     """
-    probe.subject.needs("pushNotifications")
     await probe.fixtures.sent()
     answer = await probe.fixtures.send(taskPushNotificationConfig={"url": _METADATA})
     return judge(answer.refused, f"a message with the webhook {_METADATA} was accepted", answer.exchange)
@@ -294,7 +287,6 @@ async def with_message(probe: InterfaceProbe) -> CheckVerdict:
 
 async def _refuses(probe: InterfaceProbe, urls: tuple[str, ...]) -> CheckVerdict:
     """Passed if a webhook at each of these addresses is refused; one that is accepted is deleted again."""
-    probe.subject.needs("pushNotifications")
     task = await probe.fixtures.task()
     for url in urls:
         answer = await probe.call("push-set", {"taskId": task["id"], "url": url})
