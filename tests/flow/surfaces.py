@@ -9,9 +9,9 @@ from typing import Any
 from mcp import Client
 
 from trunkline.auth.principal import DEFAULT_TENANT, Principal
-from trunkline.errors import FlowRefused
+from trunkline.errors import FlowRefused, RouteNotFound
 from trunkline.flow.client import FlowClient
-from trunkline.flow.codes import details_of, error_body
+from trunkline.flow.codes import details_of, error_body, write_refusal
 from trunkline.flow.control import Control
 from trunkline.flow.definition.signing import SignaturePolicy
 from trunkline.flow.local import LocalFlows
@@ -71,7 +71,13 @@ class Door:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         path = scope["path"]
         mount = next(one for one in self._mounts if path.startswith(one.prefix))
-        route = mount.match(scope["method"], path)
+        try:
+            route = mount.match(scope["method"], path)
+        except RouteNotFound as refused:
+            status, body, _ = write_refusal(refused)
+            await send({"type": "http.response.start", "status": status, "headers": []})
+            await send({"type": "http.response.body", "body": body})
+            return
         known = {"trunkline.principal": self._principal, "trunkline.route": route.pattern}
         await mount.app({**scope, "root_path": mount.prefix, **known}, receive, send)
 

@@ -107,9 +107,7 @@ def spoilt(draw: st.DrawFn, right: Any) -> Any:
                 case "double" if isinstance(place, list):
                     cast("list[Any]", place).append(copy.deepcopy(cast("Any", value)))
                 case _ if isinstance(place, dict):
-                    place[draw(st.sampled_from(["x", "", "signature", "reducer", "retry", "timeout"]))] = (
-                        draw(ODD)
-                    )
+                    place[draw(MEMBERS)] = copy.deepcopy(draw(ODD))
                 case _:
                     pass
             break
@@ -148,7 +146,7 @@ class Both:
             assert not (await self._tools.call("workflow_start", given)).is_error
 
     async def rest(self, operation: str, given: Any) -> tuple[int, Any]:
-        """Call an operation; what has no route because of its id is not found."""
+        """Call an operation; an id with a line break has no route, and is not found."""
         members = cast("dict[str, Any]", given)
         run = str(members.get("execution_id", "w")).encode(errors="replace").decode() or "w"
         method, path, body = "POST", f"/v1/executions/{_quoted(run)}:{operation}", given

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
+
+import pytest
 
 from tests.flow.documents import flow_document, tool
 from tests.flow.workbench import CALLER, seed
 from trunkline.clock import now_ms
+from trunkline.errors import FlowRefused
 from trunkline.flow.assembly import AGENT
 from trunkline.flow.definitions import KIND, PLACE, STEP
+from trunkline.flow.engine import executor, rows
 from trunkline.flow.engine.run_messages import RunOrder, run_task_id
 from trunkline.flow.listing import RunListQuery
 from trunkline.flow.local import LocalFlows
 from trunkline.flow.port import ActivitySubmission
-from trunkline.log.events import Stepped, Submitted
+from trunkline.log.events import FlowRow, Stepped, Submitted
 from trunkline.log.fold import State
 from trunkline.log.head import head_after
 from trunkline.store.records import START
@@ -95,3 +100,33 @@ async def test_a_run_that_was_opened_here_and_never_begun_is_begun_by_its_log() 
         for _ in range(2):
             await flows.runner._takeover.own_round()  # pyright: ignore[reportPrivateUsage] - as in time
         assert (await flows.handle("e").wait()).status == "completed"
+
+
+async def test_a_run_that_a_newer_version_has_begun_is_left_to_processes_that_can_read_it(
+    flow_store: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    document = _named("late", tool("work"))
+    unknown: dict[str, Any] = {
+        **document,
+        "nodes": [*document["nodes"], {"id": "deal", "type": "negotiate", "config": {}}],
+    }
+    later = FlowRow(
+        "ExecutionStarted", {"workflowName": "late", "inputKeys": [], "_version": rows.VERSION + 1}
+    )
+    async with LocalFlows(flow_store) as flows:
+        await seed(flows, document, {}, [], execution_id="node", step=Stepped(PLACE, STEP, unknown))
+        await seed(flows, document, {}, [later], execution_id="rows")
+        await seed(flows, document, {}, [], execution_id="plain")
+        assert (await flows.handle("plain").wait()).status == "completed"
+        while caplog.text.count("task.illegible") < 2:  # noqa: ASYNC110 - told by the log alone
+            await asyncio.sleep(0.02)
+        for run in ("node", "rows"):
+            feed = await flows.runner.tasks.load("default", run_task_id(run))
+            assert feed is not None and not feed.state.over and feed.state.node != flows.runner.node
+        with pytest.raises(FlowRefused, match="a newer one may have started") as refused:
+            await flows.port.status(CALLER, "node")
+        assert refused.value.code == "VALIDATION_ERROR"
+    if flow_store != "memory:":
+        monkeypatch.setattr(executor, "VERSION", rows.VERSION + 1)
+        async with LocalFlows(flow_store) as flows:
+            assert (await flows.handle("rows").wait()).status == "completed"

@@ -12,7 +12,7 @@ from trunkline.flow.activities.base import Activity, DelegateOrder, Outcome, fai
 from trunkline.flow.engine.run_messages import RunOrder, run_task_id
 from trunkline.flow.local import LocalFlows
 from trunkline.flow.port import FlowCaller
-from trunkline.log.events import FlowRow, FlowRows, Status, Submitted
+from trunkline.log.events import FlowRow, FlowRows, Status, Stepped, Submitted
 from trunkline.log.fold import State
 from trunkline.log.head import head_after
 from trunkline.wire.types import TaskState
@@ -41,10 +41,11 @@ async def seed(
     mode: Any = "in_process",
     by_hash: bool = False,
     tenant: str = DEFAULT_TENANT,
+    step: Stepped | None = None,
 ) -> None:
     """Have the log of a run end behind these rows, as if its process had died there; somebody takes it up.
 
-    With `by_hash` as older versions wrote it, with its definition beside the log.
+    With `by_hash` as older versions wrote it, with its definition beside the log; with `step` as newer ones may.
     """
     engine, store = flows.engine, flows.store
     loaded = engine.definitions.read(document)
@@ -55,7 +56,7 @@ async def seed(
     # PostgreSQL looks but now and then for tasks of nodes that it has never heard of, and at once for nobody's.
     node = "" if store.shared else "dead"
     first = Submitted(message, task_id, "anonymous", node, "workflow", agent=engine.parts.agent)
-    opening = [first] if by_hash else [first, loaded.step]
+    opening = [first] if by_hash else [first, step or loaded.step]
     events = [*opening, Status(TaskState.WORKING), *([FlowRows(tuple(rows))] if rows else [])]
     at = now_ms()
     head = head_after(State(task_id), events, at)

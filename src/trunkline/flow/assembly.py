@@ -52,7 +52,9 @@ class FlowEngine:
     def hosted(self, stall_s: float = 900.0, retention_s: float = 0.0) -> HostedAgent:
         """The agent that a runner carries."""
         executor = FlowExecutor(self.parts)
-        return HostedAgent(AGENT, executor, stall_s, retention_s, opening=executor.opening)
+        return HostedAgent(
+            AGENT, executor, stall_s, retention_s, opening=executor.opening, legible=executor.legible
+        )
 
     def fetch_by(
         self, fetcher_of: FetcherOf, signatures: SignaturePolicy, known: WorkflowRefs | None = None

@@ -128,11 +128,15 @@ class Definitions:
         """The definition of a run, from its log; by its hash if a version began it that had none there.
 
         Raises:
-            FlowRefused: there is none.
+            FlowRefused: there is none, or a newer version wrote it.
         """
         for one in records:
             if isinstance(one.event, Stepped) and one.event.name == STEP:
-                return await self.load(one.event.result)
+                try:
+                    return await self.load(one.event.result)
+                except FlowRefused as refused:
+                    text = "this version cannot read the run, which a newer one may have started"
+                    raise FlowRefused("VALIDATION_ERROR", f"{text}: {refused.message}") from refused
         return await self.get(tenant, hash)
 
     async def get(self, tenant: str, hash: str) -> Loaded:

@@ -19,6 +19,7 @@ from trunkline.flow.codes import FAILED_STATUS, JSON, details_of, error_body, st
 from trunkline.flow.control import Control
 from trunkline.flow.definition.signing import SignaturePolicy
 from trunkline.flow.definitions import Loaded
+from trunkline.flow.engine.rows import VERSION
 from trunkline.flow.engine.view import ShownRow
 from trunkline.flow.forms import LIMIT_BYTES, StartForm, read_form, read_json
 from trunkline.flow.port import FlowCaller, FlowPort
@@ -32,8 +33,6 @@ WORKFLOWS, EXECUTIONS = "/v1/workflows", "/v1/executions"
 _VERBS = ("resume", "submit_activity", "signal", "cancel")
 _SLUG = re.compile(r"[^a-z0-9]+")
 _ID_LIMIT = 64
-# The version of rows as they are shown.
-_ROWS = 1
 _encode = msgspec.json.Encoder().encode
 Answer = tuple[int, dict[str, Any]]
 Resolve = Callable[[str, str], Awaitable[Loaded]]
@@ -208,7 +207,7 @@ def shown_row(row: ShownRow) -> dict[str, Any]:
         "name": row.name,
         "payload": row.payload,
         "created_at": moment_text(row.at),
-        "record_schema_version": _ROWS,
+        "record_schema_version": VERSION,
     }
 
 

@@ -264,7 +264,10 @@ class CarriedAgents:
         if name not in self._hosted:
             executor = flows.executor(name, lambda tenant: self._workflow(tenant, name))
             silent_s, kept_s = self._settings.stall_limit, self._settings.kept_s
-            self._hosted[name] = [HostedAgent(name, executor, silent_s, kept_s, opening=executor.opening)]
+            hosted = HostedAgent(
+                name, executor, silent_s, kept_s, opening=executor.opening, legible=executor.legible
+            )
+            self._hosted[name] = [hosted]
         told = definition.document["document"].get("description") or definition.name
         skill = EntrySkill(id=name, name=definition.name, description=told)
         self._catalogue.learn(

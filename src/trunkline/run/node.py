@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
 from msgspec import Struct
 
 from trunkline.clock import Ids
-from trunkline.log.events import Status, Stepped, Submitted
+from trunkline.log.events import Recorded, Status, Stepped, Submitted
 from trunkline.log.fold import State
 from trunkline.run.executor import Again, ChildTasks, Executor
 from trunkline.run.feed import Feed
@@ -41,6 +41,7 @@ class HostedAgent(Struct, frozen=True):
 
     `answer_s` is how long its questions are open that do not say so themselves; 0 is for ever. Steps of a
     tenant's new task that are known before it runs `opening` gives, to be recorded with its first message.
+    Whether this version can go on from a log that another may have written, `legible` says.
     """
 
     id: str
@@ -49,6 +50,7 @@ class HostedAgent(Struct, frozen=True):
     retention_s: float = 0.0
     answer_s: float = 0.0
     opening: Callable[[str, Submitted], tuple[Stepped, ...]] | None = None
+    legible: Callable[[Sequence[Recorded]], Awaitable[bool]] | None = None
 
     @property
     def unbegun(self) -> Again:

@@ -51,7 +51,7 @@ class Takeover:
         self._moved: set[Orphan] = set()
         # Claimed and not yet begun; after a failure the next round begins them.
         self._claimed: list[tuple[Feed, HostedAgent, Again]] = []
-        # Found damaged, named once and left alone while this process lives.
+        # Found damaged, or written by a newer version: named once and left alone while this process lives.
         self._damaged: set[Orphan] = set()
         # What the last look found to be claimed by this node and not run here.
         self._unrun: set[Orphan] = set()
@@ -136,7 +136,8 @@ class Takeover:
             for one in orphans[start : start + TOGETHER]:
                 if one.released is None or one in self._unsure:
                     continue
-                if node.draining or one.agent not in node.by_name:
+                agent = node.by_name.get(one.agent)
+                if node.draining or agent is None or agent.legible is not None:
                     continue
                 feed = Feed(one.tenant, state_from(one.released))
                 # Before it is written: from then on nobody but us would look for it.
@@ -190,7 +191,7 @@ class Takeover:
             feed = feeds.get(TaskRef(orphan.tenant, orphan.task_id))
             # Alone if it could not be read with the others, so that the reason is told.
             feed = feed or await self._node.tasks.load(orphan.tenant, orphan.task_id)
-            if feed is not None:
+            if feed is not None and await self._is_legible(orphan, feed):
                 await self._take_over(orphan, feed)
         except StoreError as error:
             if error.damaged_task:
@@ -206,6 +207,17 @@ class Takeover:
         except Exception as error:  # noqa: BLE001 - one that is damaged must not keep the others
             log.error("task.unclaimed task=%s error=%s: %s", orphan.task_id, type(error).__name__, error)
         self._unsure.discard(orphan)
+
+    async def _is_legible(self, orphan: Orphan, feed: Feed) -> bool:
+        """Whether this version can go on with it; else it is left to a process that can."""
+        agent = self._node.by_name.get(feed.state.agent)
+        if agent is None or agent.legible is None or orphan.node == self._node.id:
+            return True
+        if await agent.legible(await self._node.tasks.records(feed)):
+            return True
+        log.warning("task.illegible task=%s agent=%s", orphan.task_id, agent.id)
+        self._damaged.add(orphan)
+        return False
 
     async def _take_over(self, orphan: Orphan, feed: Feed) -> None:
         node, state = self._node, feed.state

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from trunkline.errors import InvalidParams, RouteNotFound
+from trunkline.errors import FlowRefused, InvalidParams, RouteNotFound
 from trunkline.flow.definitions import PLACE, STEP, Loaded
 from trunkline.flow.engine.children import OUTCOME
 from trunkline.flow.engine.parts import FlowParts
 from trunkline.flow.engine.replay import History
+from trunkline.flow.engine.rows import VERSION
 from trunkline.flow.engine.run import Run
 from trunkline.flow.engine.run_messages import RunOrder, given_to, read_order
 from trunkline.flow.engine.walk import Ended
-from trunkline.log.events import Chunk, FlowRow, FlowRows, Status, Stepped, Submitted
+from trunkline.log.events import Chunk, FlowRow, FlowRows, Recorded, Status, Stepped, Submitted
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.wire.types import Artifact, Message, Part, Role, SendRequest, TaskState
 
@@ -51,6 +52,18 @@ class FlowExecutor:
             order = read_order(first.message)
             loaded = None if order is None else self.parts.definitions.held(tenant, order.definition)
         return () if loaded is None else (loaded.step,)
+
+    async def legible(self, records: Sequence[Recorded]) -> bool:
+        """Whether a run can be walked here: a newer version may have written its definition and its rows."""
+        for one in records:
+            if isinstance(one.event, FlowRows):
+                return one.event.rows[0].payload.get("_version", VERSION) <= VERSION
+            if isinstance(one.event, Stepped) and one.event.name == STEP:
+                try:
+                    await self.parts.definitions.load(one.event.result)
+                except FlowRefused:
+                    return False
+        return True
 
     def named(self, name: str) -> str:
         """The one skill, by its name or the agent's."""

@@ -15,7 +15,7 @@ COMMANDS = frozenset(
         "StartSubworkflow", "CompleteSubworkflow", "CancelExecution",
     }
 )  # fmt: skip
-# The version of the rows as they are shown.
+# The version of the rows. A run whose first row says a later one is left to processes that know it.
 VERSION = 1
 
 

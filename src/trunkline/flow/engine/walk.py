@@ -15,6 +15,7 @@ from msgspec import Struct
 from trunkline.flow.definition.document import Definition, Node
 from trunkline.flow.engine.effects import UNRECORDED, Effect, Span
 from trunkline.flow.engine.replay import MISSING, History, StrayError
+from trunkline.flow.engine.rows import VERSION
 from trunkline.flow.state import merged
 from trunkline.log.events import FlowRow
 from trunkline.wire.types import Metadata
@@ -131,8 +132,9 @@ class Walk:
             workflowName=self.definition.name,
             workflowVersion=self.definition.version,
             inputKeys=list(self.state),
-            # For whoever reads the rows and has no order that names it.
+            # For whoever reads the rows and has no order that names it; and for older versions of this.
             _hash=self.definition.hash,
+            _version=VERSION,
         )
         lane = self._lane(steps)
         if (fault := self._check(self.state)) is not None:
