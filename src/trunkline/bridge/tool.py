@@ -17,8 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from trunkline.bridge.sanitize import sanitize
-from trunkline.bridge.schema import Inputs, Schema, inputs_of, output_of
+from trunkline.bridge.schema import Inputs, Schema, inputs_of, output_of, sanitize
 from trunkline.errors import Misuse
 from trunkline.wire.card import Skill
 from trunkline.wire.peer_card import PeerCard

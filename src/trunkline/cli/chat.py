@@ -10,14 +10,12 @@ from collections.abc import AsyncIterator
 from trunkline.cli.console import clear_progress, escape_controls, print_json, print_notice
 from trunkline.cli.options import CALLING
 from trunkline.cli.parsing import AGENT_ONLY, AN_AGENT, Commands
-from trunkline.cli.results import follow, note_task, show_result, warn
+from trunkline.cli.results import encode_result, follow, note_task, show_result, warn
 from trunkline.cli.session import Session
 from trunkline.client.chat import Chat
 from trunkline.client.message import Sending
-from trunkline.client.result import Result
 from trunkline.client.stream import Stream
 from trunkline.errors import Misuse, Refused
-from trunkline.wire import v1
 from trunkline.wire.types import INTERRUPTED
 
 commands = Commands()
@@ -74,7 +72,7 @@ async def _say(session: Session, talk: Chat, said: str, *, interactive: bool) ->
         stream = talk.stream(said, **sending)
         result = await follow(session, stream)
         if session.config.as_json:
-            _print_turn(result)
+            print_json(encode_result(result, wrapped=True), compact=True)
             warn(result)
         else:
             show_result(session, result, wrapped=True)
@@ -115,14 +113,6 @@ async def _show_live(session: Session, stream: Stream) -> None:
         print("File:", *map(escape_controls, (file.name, file.media_type, file.url)))
     if result.ended and not result.ok:
         print_notice("Warning", f"the task ended: {result.state.value}")
-
-
-def _print_turn(result: Result) -> None:
-    """One line per turn."""
-    if result.task is not None:
-        print_json(v1.answer_task(v1.task(result.task)), compact=True)
-    elif result.message is not None:
-        print_json(v1.answer_message(result.message), compact=True)
 
 
 async def _turns(*, interactive: bool) -> AsyncIterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,7 +15,6 @@ from trunkline.cli.options import CALLING
 from trunkline.cli.parsing import AGENT_ONLY, AN_AGENT, Commands
 from trunkline.cli.session import Session
 from trunkline.errors import Misuse, TimedOut
-from trunkline.wire.peer_card import PeerCard
 
 commands = Commands()
 _TRANSPORTS = {"JSONRPC": "jsonrpc", "HTTP+JSON": "http_json"}
@@ -39,7 +37,8 @@ async def conformance(session: Session) -> int:
     # Its tests of what an agent MUST do, over every transport that the card offers.
     kit = _kit(session.config.text("kit"))
     card = await session.card()
-    transports = _offered(card)
+    offered = {each.binding for each in card.interfaces}
+    transports = [name for name in _TRANSPORTS if name in offered]
     if not transports:
         raise Misuse("the card offers no transport that the kit tests here: JSONRPC or HTTP+JSON")
     base = session.target.url.removesuffix("/").removesuffix("/a2a")
@@ -63,10 +62,6 @@ def _kit(told: str) -> Path:
     if not (Path(told) / _SUITE).is_dir():
         raise Misuse(f"{told} is no checkout of the test kit for 1.0: it has no {_SUITE}; {_CLONE}")
     return Path(told).resolve()
-
-
-def _offered(card: PeerCard) -> list[str]:
-    return [name for name in _TRANSPORTS if any(each.binding == name for each in card.interfaces)]
 
 
 async def _tested(kit: Path, base: str, transport: str) -> KitTally:
@@ -99,15 +94,10 @@ def _read(report: Path, transport: str, said: bytes) -> KitTally:
     except (FileNotFoundError, ElementTree.ParseError):
         end = said.decode(errors="replace").strip()[-500:]
         raise Misuse(f"the kit did not run; give it a .venv with what it depends on: {end}") from None
-    failed = tuple(_failed(cases))
+    broken = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]
+    failed = tuple([case.get("name", "") for case in broken])
     skipped = sum(case.find("skipped") is not None for case in cases)
     return KitTally(transport, len(cases) - len(failed) - skipped, failed, skipped)
-
-
-def _failed(cases: list[ElementTree.Element]) -> Iterator[str]:
-    for case in cases:
-        if case.find("failure") is not None or case.find("error") is not None:
-            yield case.get("name", "")
 
 
 def _show(session: Session, tallies: list[KitTally]) -> None:

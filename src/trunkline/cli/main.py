@@ -66,7 +66,7 @@ _MODULES = {
     **dict.fromkeys(("get", "list", "cancel"), "task"),
     **dict.fromkeys(("dispatch", "route", "a2a"), "routing"),
     "push": "task:push-config", "new": "project", "flow": "flow flow_runs flow_serve", "demo": "doctor",
-    "help": "completion", "auth": "login", "config": "config_show",
+    "completion": "tool", "help": "tool", "config": "tool", "auth": "login",
 }  # fmt: skip
 
 
@@ -139,7 +139,7 @@ def root(
 def main() -> None:
     """Entry point: our own errors are told as those of every command, with what to do."""
     if environment(COMPLETING):
-        from trunkline.cli.completion import register_shells
+        from trunkline.cli.tool import register_shells
 
         register_shells()
     try:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from trunkline.cli.configuration import config_folder
 from trunkline.cli.private_file import write_private
@@ -142,17 +143,6 @@ async def ask_client(
     return await request_token(http_client, token_url, fields)
 
 
-async def renew(
-    http_client: HttpClient, kept: tuple[str, str, tuple[str, ...]], refresh_token: str, secret: Secret | None
-) -> Token:
-    """A new token in place of one that has run out; see `ask_client`."""
-    token_url, client_id, scopes = kept
-    if not refresh_token:
-        return await ask_client(http_client, token_url, client_id, secret, scopes)
-    fields = {"grant_type": "refresh_token", "refresh_token": refresh_token, "client_id": client_id}
-    return await request_token(http_client, token_url, fields)
-
-
 NAME = "tokens.json"
 # A token that runs out on the way is of no use.
 _SKEW_MS = 30_000
@@ -210,7 +200,7 @@ class TokenFile:
         if kept.expires_ms and kept.expires_ms - _SKEW_MS < now_ms():
             if not kept.refresh_token and not (kept.flow == "client" and secret is not None):
                 raise Unauthenticated(f"the token for {origin_of(url)} has run out; log in again")
-            kept = made(await renew(http_client, _grant(kept), kept.refresh_token, secret), kept)
+            kept = made(await _renewed(http_client, kept, secret), kept)
             self.keep(url, kept)
         return Secret(kept.access_token)
 
@@ -241,16 +231,16 @@ def origin_of(url: str) -> str:
 def made(token: Token, before: KeptToken) -> KeptToken:
     """The record that is kept of a token from an authorization server."""
     lasts = token.seconds(0)
-    return KeptToken(
-        token.access_token,
-        before.token_url,
-        before.client_id,
-        before.flow,
-        now_ms() + int(min(lasts, LONGEST_S) * 1000) if lasts else 0,
-        token.refresh_token or before.refresh_token,
-        before.scopes,
+    return replace(
+        before,
+        access_token=token.access_token,
+        expires_ms=now_ms() + int(min(lasts, LONGEST_S) * 1000) if lasts else 0,
+        refresh_token=token.refresh_token or before.refresh_token,
     )
 
 
-def _grant(kept: KeptToken) -> tuple[str, str, tuple[str, ...]]:
-    return kept.token_url, kept.client_id, kept.scopes
+async def _renewed(http_client: HttpClient, kept: KeptToken, secret: Secret | None) -> Token:
+    if not kept.refresh_token:
+        return await ask_client(http_client, kept.token_url, kept.client_id, secret, kept.scopes)
+    fields = {"grant_type": "refresh_token", "refresh_token": kept.refresh_token, "client_id": kept.client_id}
+    return await request_token(http_client, kept.token_url, fields)

@@ -198,7 +198,7 @@ def show_result(session: Session, result: Result, *, wrapped: bool, wanted: Task
     clear_progress()
     config = session.config
     if config.as_json:
-        print_json(_encode(result, wrapped=wrapped), compact=config.streams)
+        print_json(encode_result(result, wrapped=wrapped), compact=config.streams)
     elif result.task is not None:
         history = config.count("history") is not None
         show_task(result.task, verbose=config.flag("verbose"), history=history)
@@ -315,14 +315,15 @@ def _show_end(session: Session, result: Result, last: Notice | None, skill: str)
     )
     if session.config.as_json:
         if not told:
-            print_json(_encode(result, wrapped=True), compact=True)
+            print_json(encode_result(result, wrapped=True), compact=True)
         return
     if result.task is not None and not told:
         show_ids(result.task_id, result.context_id, result.state.value, skill)
     _show_next(session, result)
 
 
-def _encode(result: Result, *, wrapped: bool) -> bytes:
+def encode_result(result: Result, *, wrapped: bool) -> bytes:
+    """A result as 1.0 has it; `wrapped` as the answer to a send, which names its kind."""
     if result.task is not None:
         task = v1.task(result.task)
         return v1.answer_task(task) if wrapped else task

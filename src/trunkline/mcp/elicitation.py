@@ -7,8 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from trunkline.bridge.sanitize import sanitize
-from trunkline.bridge.schema import Schema
+from trunkline.bridge.schema import Schema, sanitize
 from trunkline.wire.question import Question
 from trunkline.wire.types import Part
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from trunkline.bridge.arguments import ToolArguments
-from trunkline.bridge.sanitize import sanitize
+from trunkline.bridge.schema import sanitize
 from trunkline.client.result import Result, text_of
 from trunkline.errors import TaskNotFound, TrunklineError, Unreachable
 from trunkline.mcp.elicitation import answer_parts, rejection_parts

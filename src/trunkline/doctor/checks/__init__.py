@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from trunkline.doctor.check import CHECKS
 from trunkline.doctor.checks import (
+    bindings,
     card,
     interfaces,
-    jsonrpc,
     push,
-    rest,
     security,
     sending,
     shapes,
@@ -16,5 +15,5 @@ from trunkline.doctor.checks import (
     tasks,
 )
 
-__all__ = ["CHECKS", "card", "interfaces", "jsonrpc", "push", "rest"]
+__all__ = ["CHECKS", "bindings", "card", "interfaces", "push"]
 __all__ += ["security", "sending", "shapes", "streaming", "tasks"]

@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from trunkline.bridge.sanitize import sanitize
-from trunkline.bridge.schema import SCHEMA_LIMIT
+from trunkline.bridge.schema import SCHEMA_LIMIT, sanitize
 from trunkline.bridge.tools import ALL_SCHEMAS_LIMIT, TOOLS_LIMIT, tools
 from trunkline.wire.peer_card import read_card
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import ServerProcess
-from trunkline.demo.snippets import CLIENT, COMMANDS, CURL, JAVASCRIPT, SDK
+from trunkline.demo.tour import CLIENT, COMMANDS, CURL, JAVASCRIPT, SDK
 
 JS = Path(__file__).parents[1] / "interop" / "js"
 # What can be pasted is about clients: where the server keeps its tasks makes no difference to it.

@@ -1,0 +1,98 @@
+"""Commands about the tool itself: `completion`, `help` and `config show`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from typer.completion import get_completion_inspect_parameters, shell_complete
+
+from trunkline.cli.configuration import DEFAULT, ConfiguredValue, load_configuration
+from trunkline.cli.console import print_field, print_json
+from trunkline.cli.failure import CommandFailure, failure_of, is_json_asked, print_failure
+from trunkline.cli.oauth import TokenFile
+from trunkline.cli.options import CALLING, COMPLETING, OPTIONS
+from trunkline.cli.parsing import Commands, Invocation, Several
+from trunkline.config import Secret
+from trunkline.errors import Misuse
+
+SHELLS = ("bash", "zsh", "fish")
+commands, settings = Commands(), Commands()
+commands.add_typer(settings, name="config")
+
+
+@commands.local("completion")
+def script(
+    ctx: typer.Context, shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="The shell.")]
+) -> None:
+    """Print the script that makes a shell complete commands and flags."""
+    if shell not in SHELLS:
+        failure = CommandFailure("A2ACLI_ERR_USAGE", f"no completion for {shell}: choose {', '.join(SHELLS)}")
+        print_failure(failure, as_json=False)
+        raise typer.Exit(failure.exit)
+    register_shells()
+    shell_complete(ctx.find_root().command, {}, "trunkline", COMPLETING, f"source_{shell}")
+
+
+def register_shells() -> None:
+    """Register Typer's completion classes: a side effect of this call, which costs some time."""
+    get_completion_inspect_parameters()
+
+
+@commands.local("help")
+def usage(
+    ctx: typer.Context,
+    words: Annotated[Several, typer.Argument(metavar="[COMMAND]…", help="Of which command.")] = None,
+) -> None:
+    """Show how the tool or a command is used."""
+    root: Any = ctx.find_root()
+    found = root
+    for word in words or []:
+        known = getattr(found.command, "commands", {})
+        if word not in known:
+            failure = CommandFailure(
+                "A2ACLI_ERR_USAGE", f"there is no command {' '.join(words or [])!r}", hint="trunkline help"
+            )
+            print_failure(failure, as_json=False)
+            raise typer.Exit(failure.exit)
+        command = root.command.loaded(word) if found is root else known[word]
+        found = type(root)(command, parent=found, info_name=word)
+    print(found.get_help())
+
+
+@settings.parsed("show", *CALLING, "context-id", "task-id", "wait", "async", "poll-interval", arguments="")
+def show(invocation: Invocation) -> None:
+    """Show every option that applies, with where it comes from. Changes nothing."""
+    try:
+        config = load_configuration(invocation.flags)
+        tokens = TokenFile()
+        logins = tokens.origins()
+    except Misuse as error:
+        failure = failure_of(error, finding_card=False, has_credentials=False)
+        print_failure(failure, as_json=is_json_asked(invocation.flags))
+        raise typer.Exit(failure.exit) from None
+    found = {name: config.value(name) for name, option in OPTIONS.items() if option.lasting}
+    if config.as_json:
+        shown: dict[str, Any] = {
+            name: {"value": _plain(one.value), "source": one.source} for name, one in found.items()
+        }
+        print_json({"settings": shown, "logins": list(logins)})
+        return
+    for name, one in found.items():
+        print_field(name, f"{_text(one)} ({one.source})")
+    for origin in logins:
+        print_field("login", f"{origin} ({tokens.path})")
+
+
+def _text(one: ConfiguredValue) -> str:
+    value = _plain(one.value)
+    if value in (None, "", ()):
+        return "not set" if one.source == DEFAULT else "empty"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, Secret) else value
