@@ -88,7 +88,7 @@ SCENARIOS = (
         "s",
         served(loads.startup),
         ("trunkline", "a2a-sdk", "fasta2a", "asgi"),
-        (Hold("trunkline", 0.55, "a2a-sdk", at_least=False),),
+        (Hold("trunkline", 0.45, "a2a-sdk", at_least=False),),
     ),
     Scenario(
         "durable",
