@@ -107,7 +107,7 @@ async def test_schema_vectors_on_surfaces(name: str) -> None:
 
 @pytest.mark.parametrize("name", SURFACES)
 async def test_signing_vectors_on_surfaces(name: str) -> None:
-    """A definition whose signature is not as it must be is not started, and one with a right one is."""
+    """A definition whose signature is not as it must be is not started, and one with a right one is (D15)."""
     for vector in vectors.of_kind("signing"):
         document, policy = vectors.signed(vector)
         async with LocalFlows(limits=PARKING) as flows, surface(name, flows, policy) as call:

@@ -59,6 +59,7 @@ async def test_the_demo_profile_has_stubs_beside_what_is_set_up() -> None:
 
 
 async def test_a_manifest_and_endpoints_are_used(tmp_path: Path) -> None:
+    """A reference to a secret is resolved when it is needed (D18)."""
     manifest = tmp_path / "mcp.json"
     manifest.write_text(
         json.dumps(

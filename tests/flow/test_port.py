@@ -85,8 +85,37 @@ async def test_a_start_that_another_process_overtakes_goes_on_with_its_run_where
             await engine.close()
 
 
+async def test_a_run_that_was_answered_and_has_ended_stays_ended_when_it_is_started_again() -> None:
+    """Recorded answers are come by again in their order (D9), and no row is written twice (D7)."""
+    document = flow_document(tool("work"), INTERRUPT, tool("after"))
+    async with LocalFlows() as flows:
+        await flows.port.start(CALLER, document, {}, execution_id="e")
+        ended = await flows.port.resume(CALLER, "e", {"ok": True})
+        before = await flows.port.rows(CALLER, "e")
+        again = await flows.port.start(CALLER, document, {}, execution_id="e", allow_existing=True)
+        assert again == ended and again.status == "completed"
+        assert await flows.port.rows(CALLER, "e") == before
+
+
+async def test_a_branch_that_its_host_gives_up_costs_the_run_no_more_than_one_that_fails_here() -> None:
+    """The join of a host's branches is that of the engine's (D16)."""
+    document = flow_document(fork("fork", "any", "one", "two"), tool("one"), tool("two"), tool("last"), edges=[
+        ("start", "fork"), ("fork", "last"), ("one", "last"), ("two", "last"), ("last", "end"),
+    ])  # fmt: skip
+    async with LocalFlows() as flows:
+        port = flows.port
+        asked = await port.start(CALLER, document, {}, execution_id="e", mode="host_mediated")
+        no, yes = ActivitySubmission(ok=False, error="no", code="HOST"), ActivitySubmission(ok=True)
+        asked = await port.submit_activity(CALLER, "e", "one", no, span=asked.parallel_span)
+        assert (asked.status, asked.node_id) == ("awaiting_activity", "two")
+        asked = await port.submit_activity(CALLER, "e", "two", yes, span=asked.parallel_span)
+        assert (asked.node_id, asked.parallel_span) == ("last", None)
+        assert (await port.submit_activity(CALLER, "e", "last", yes)).status == "completed"
+
+
 async def test_a_wrong_submit_leaves_the_run_as_it_was() -> None:
-    document = flow_document(fork("fork", "all", "one"), tool("one"), tool("last"), edges=[
+    """All of it is checked before anything is written (D1), the definition from the start on (D6)."""
+    document = flow_document(fork("fork", "all", "one"), tool("one", timeout="30s"), tool("last"), edges=[
         ("start", "fork"), ("fork", "last"), ("one", "last"), ("last", "end"),
     ])  # fmt: skip
     span = {"parallelNodeId": "fork", "joinTargetId": "last", "branchName": "one", "branchEntryNodeId": "one"}
@@ -94,7 +123,12 @@ async def test_a_wrong_submit_leaves_the_run_as_it_was() -> None:
     async with LocalFlows() as flows:
         port = flows.port
         started = await port.start(CALLER, document, {"a": 1}, execution_id="e", mode="host_mediated")
-        assert (started.status, started.parallel_span) == ("awaiting_activity", span)
+        # A host is told how long it has (D14).
+        assert (started.status, started.parallel_span, started.timeout_ms) == (
+            "awaiting_activity",
+            span,
+            30_000,
+        )
         before = await port.rows(CALLER, "e")
         other = flow_document(tool("one"))
         wrong: list[tuple[str, Any]] = [
@@ -130,6 +164,7 @@ async def test_a_wrong_submit_leaves_the_run_as_it_was() -> None:
 
 
 async def test_a_wrong_answer_or_signal_leaves_the_run_as_it_was() -> None:
+    """Nothing that is said at a wrong time, or wrongly, ends a run (D3)."""
     async with LocalFlows() as flows:
         port = flows.port
         started = await port.start(CALLER, flow_document(INTERRUPT, SIGNAL), {}, execution_id="e")
@@ -168,6 +203,7 @@ async def test_a_delegation_is_submitted_by_its_correlation_id_alone() -> None:
 
 
 async def test_rows_hide_secrets_and_the_state_keeps_them() -> None:
+    """What is redacted is what is shown, not what is kept (D10)."""
     async with LocalFlows() as flows:
         await flows.port.start(CALLER, flow_document(SIGNAL), {"Token": "hush"}, execution_id="e")
         rows = await flows.port.rows(CALLER, "e")

@@ -146,6 +146,7 @@ async def test_a_cancelled_run_says_why() -> None:
 
 WAITING = {"execution_id": "w"}
 START = {"definition": workflow(), "input": {}}
+# Malformed JSON is a mistake like others, and signals and lists have routes (D11).
 MISTAKES: list[tuple[str, Any, int, str]] = [
     ("POST /v1/workflows", b"{", 400, "VALIDATION_ERROR"),
     ("POST /v1/workflows", b"[1]", 400, "VALIDATION_ERROR"),

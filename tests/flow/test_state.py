@@ -27,6 +27,7 @@ from trunkline.flow.state import StateCheck, merged, same_json
     ],
 )
 def test_reducers(reducer: str, before: Any, value: Any, after: Any) -> None:
+    """Objects are merged at every level (D12)."""
     state, output = {"key": before, "other": 1}, {"key": value}
     kept = deepcopy((state, output))
     assert merged(state, output, {"key": reducer}) == {"key": after}

@@ -62,6 +62,7 @@ def test_nothing_to_say() -> None:
     ],
 )  # fmt: skip
 def test_doubts(document: dict[str, Any], where: list[tuple[str, str]]) -> None:
+    """What is legal and has no effect is told (D13)."""
     read_definition(document)
     found = warnings(document)
     assert {(one.instance_path, one.schema_path.split("/")[-1]) for one in found} == set(where)

@@ -310,6 +310,7 @@ async def test_a_branch_that_fails_costs_only_what_needs_it() -> None:
 
 @pytest.mark.parametrize("mode", ["in_process", "host_mediated"])
 async def test_pauses_of_nested_runs_are_those_of_their_parents(mode: Any) -> None:
+    """Whoever drives the parent drives the child, in either mode (D5)."""
     async with LocalFlows() as flows:
         flows.engine.workflows.add("urn:child", flow_document(INTERRUPT, SIGNAL, tool("work")))
         handle = await flows.start(flow_document(NEST), {}, execution_id="parent", mode=mode)
