@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import cast
 
 from msgspec import Struct
 
 from trunkline.client.transport import Call, Frame
-from trunkline.errors import Refused, TaskNotFound, TooLarge, Unreachable, Unreadable
+from trunkline.errors import Refused, TaskNotFound, TooLarge, TrunklineError, Unreachable, Unreadable
 from trunkline.net.egress import target
 from trunkline.net.http import Headers, HttpClient, HttpRequest, HttpResponse
 from trunkline.wire.answers import Notice
@@ -87,86 +89,144 @@ async def _whole(reply: HttpResponse, request: HttpRequest, call: Call) -> HttpA
 
 
 class HttpStream:
-    """The events of a stream, one by one; `come` are those that came together with the last."""
+    """The events of a stream, each read by `read`; `come` are those that came together with the last.
 
-    __slots__ = ("come", "reply", "source")
+    An answer that is no stream is one event, read by `whole`.
+    """
 
-    def __init__(self, source: AsyncGenerator[list[Frame]]) -> None:
-        self.source = source
+    __slots__ = ("_call", "_chunks", "_closed", "_error", "_http_client", "_loop", "_parser", "_reply",
+                 "_request", "_template", "_whole", "come")  # fmt: skip
+
+    def __init__(
+        self,
+        http_client: HttpClient,
+        request: HttpRequest,
+        call: Call,
+        read: Read,
+        whole: Callable[[HttpAnswer], Notice],
+    ) -> None:
         self.come: deque[Frame] = deque()
-        self.reply: HttpResponse | None = None
+        self._http_client = http_client
+        self._request = request
+        self._call = call
+        self._whole = whole
+        self._parser = SseParser(limit=LIMIT)
+        self._template = FrameTemplate(read)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._reply: HttpResponse | None = None
+        self._chunks: AsyncIterator[bytes] | None = None
+        self._error: TrunklineError | None = None
+        self._closed = False
+
+    def __del__(self) -> None:
+        # Whoever forgets it must not keep the connection for ever.
+        if self._reply is not None and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._loop.create_task, _close(self._reply))
 
     @property
     def is_over(self) -> bool:
         """Whether nothing more will come beside what has come already."""
-        return getattr(self.reply, "is_read", False)
+        return self._closed or getattr(self._reply, "is_read", False)
 
     def __aiter__(self) -> HttpStream:
         return self
 
     async def __anext__(self) -> Frame:
+        come = self.come
+        if not come:
+            if self._closed:
+                raise StopAsyncIteration
+            try:
+                if self._error is not None:
+                    raise self._error
+                if self._chunks is None:
+                    await self._open()
+                while not come:
+                    self._take(await cast("AsyncIterator[bytes]", self._chunks).__anext__())
+            except BaseException:
+                await self.aclose()
+                raise
+        return come.popleft()
+
+    def taken(self) -> list[Frame]:
+        """Those that came together with the last; they are not given again."""
+        come = [*self.come]
+        self.come.clear()
+        return come
+
+    async def aclose(self) -> None:
+        """Let go of the connection."""
+        self.come.clear()
+        self._closed = True
+        reply, self._reply = self._reply, None
+        if reply is not None:
+            await reply.close()
+
+    async def _open(self) -> None:
+        request, call = self._request, self._call
+        self._loop = asyncio.get_running_loop()
+        reply = self._reply = await self._http_client.open(request)
+        if 200 <= reply.status < 300 and _is_stream(reply):
+            self._chunks = reply.chunks(idle_s=call.idle_s)
+        else:
+            frame = Frame(self._whole(await _whole(reply, request, call)))
+            await self.aclose()
+            self.come.append(frame)
+
+    def _take(self, chunk: bytes) -> None:
+        try:
+            pieces = _pieces(self._parser, chunk, self._take_alike)
+            for piece in pieces:
+                self._take_one(piece)
+        except (Refused, Unreadable) as error:
+            # What came before an event that cannot be read has come.
+            if not self.come:
+                raise
+            self._error = error
+
+    def _take_alike(self, events: bytes) -> str:
+        found = self._template.run(events, Frame)
+        self.come.extend(found)
+        return found[-1].id if found else ""
+
+    def _take_one(self, piece: SsePiece) -> None:
+        data, own_id = piece.data, piece.own_id
+        # Some say that a stream is over in the way of model providers.
+        if data == b"[DONE]":
+            return
+        try:
+            self.come.append(Frame(self._template.read(data), own_id if len(own_id) <= ID_LIMIT else ""))
+        except Unreadable:
+            # Events with names of their own may mean anything; those without one are A2A's.
+            if piece.event in ("message", "error"):
+                raise
+
+
+class FoundStream:
+    """The events of a stream whose place is found when it is opened: `source` gives as many as there are."""
+
+    __slots__ = ("_source", "come")
+
+    def __init__(self, source: AsyncGenerator[list[Frame]]) -> None:
+        self._source = source
+        self.come: deque[Frame] = deque()
+
+    def __aiter__(self) -> FoundStream:
+        return self
+
+    async def __anext__(self) -> Frame:
         if not self.come:
-            self.come.extend(await self.source.__anext__())
+            self.come.extend(await self._source.__anext__())
         return self.come.popleft()
 
     async def aclose(self) -> None:
         """Let go of the connection."""
         self.come.clear()
-        await self.source.aclose()
+        await self._source.aclose()
 
 
-def followed(
-    http_client: HttpClient,
-    request: HttpRequest,
-    call: Call,
-    read: Read,
-    whole: Callable[[HttpAnswer], Notice],
-) -> HttpStream:
-    """The events of a stream, each read by `read`. An answer that is no stream is read by `whole`."""
-
-    def note(reply: HttpResponse) -> None:
-        stream.reply = reply
-
-    stream = HttpStream(_follow(http_client, request, call, read, whole, opened=note))
-    return stream
-
-
-async def _follow(
-    http_client: HttpClient,
-    request: HttpRequest,
-    call: Call,
-    read: Read,
-    whole: Callable[[HttpAnswer], Notice],
-    *,
-    opened: Callable[[HttpResponse], None],
-) -> AsyncGenerator[list[Frame]]:
-    reply = await http_client.open(request)
-    opened(reply)
-    try:
-        if not (200 <= reply.status < 300 and _is_stream(reply)):
-            yield [Frame(whole(await _whole(reply, request, call)))]
-            return
-        parser = SseParser(limit=LIMIT)
-        template = FrameTemplate(read)
-        found: list[Frame] = []
-
-        def take(events: bytes) -> str:
-            found.extend(template.run(events, Frame))
-            return found[-1].id if found else ""
-
-        async for chunk in reply.chunks(idle_s=call.idle_s):
-            found = []
-            try:
-                _read_into(found, _pieces(parser, chunk, take), template.read)
-            except (Refused, Unreadable):
-                # What came before an event that cannot be read has come.
-                if found:
-                    yield found
-                raise
-            if found:
-                yield found
-    finally:
-        await reply.close()
+async def _close(reply: HttpResponse) -> None:
+    await reply.close()
 
 
 def _is_stream(reply: HttpResponse) -> bool:
@@ -178,18 +238,3 @@ def _pieces(parser: SseParser, chunk: bytes, take: Take) -> list[SsePiece]:
         return parser.pieces(chunk, take)
     except TooLarge as error:
         raise Unreadable(f"{error.message}, which is more than is read") from None
-
-
-def _read_into(found: list[Frame], pieces: list[SsePiece], read: Read) -> None:
-    """One by one: what came before an event that cannot be read has come."""
-    for piece in pieces:
-        data, own_id = piece.data, piece.own_id
-        # Some say that a stream is over in the way of model providers.
-        if data == b"[DONE]":
-            continue
-        try:
-            found.append(Frame(read(data), own_id if len(own_id) <= ID_LIMIT else ""))
-        except Unreadable:
-            # Events with names of their own may mean anything; those without one are A2A's.
-            if piece.event in ("message", "error"):
-                raise

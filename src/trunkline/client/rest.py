@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from trunkline.client.http_transport import (
     EITHER,
     JSON,
+    FoundStream,
     HttpAnswer,
     HttpStream,
     answered,
     first_of,
-    followed,
     spoken,
 )
 from trunkline.client.transport import Call, Frame
@@ -101,9 +101,9 @@ class RestTransport:
         asked = requests.rest_task(Operation.CANCEL, self._at_home(query), self._dialect)
         return task_of(self._notice(await self._ask(asked, call, of_task=True)))
 
-    def subscribe(self, query: TaskQuery, call: Call, *, after: str = "") -> HttpStream:
+    def subscribe(self, query: TaskQuery, call: Call, *, after: str = "") -> FoundStream:
         """Follow a task; `after` is sent as `Last-Event-ID`."""
-        return HttpStream(self._subscribed(query, call, after))
+        return FoundStream(self._subscribed(query, call, after))
 
     async def _subscribed(self, query: TaskQuery, call: Call, after: str) -> AsyncGenerator[list[Frame]]:
         asked = requests.rest_task(Operation.SUBSCRIBE, self._at_home(query), self._dialect)
@@ -112,9 +112,9 @@ class RestTransport:
         for place, verb in enumerate(self._subscribes, start=1):
             asked = asked if verb == "POST" else RestRequest(verb, asked.path)
             try:
-                async with aclosing(self._follow(asked, call, of_task=True).source) as source:
-                    async for frames in source:
-                        yield frames
+                async with aclosing(self._follow(asked, call, of_task=True)) as source:
+                    async for frame in source:
+                        yield [frame, *source.taken()]
                 return
             except RouteNotFound as refused:
                 # Who lacks the one verb may have the other; which, is remembered.
@@ -195,7 +195,7 @@ class RestTransport:
             return self._notice(answer)
 
         request = self._request(asked, self._stream_headers, call)
-        return followed(self._http_client, request, call, partial(rest_notice, proto=self._is_proto), whole)
+        return HttpStream(self._http_client, request, call, partial(rest_notice, proto=self._is_proto), whole)
 
     def _request(self, asked: RestRequest, kept: Headers, call: Call) -> HttpRequest:
         body = () if asked.body is None else _BODY

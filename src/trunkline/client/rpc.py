@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from trunkline.client.http_transport import (
     EITHER,
     JSON,
+    FoundStream,
     HttpAnswer,
     HttpStream,
     answered,
     first_of,
-    followed,
     spoken,
 )
 from trunkline.client.transport import Call, Frame
@@ -96,9 +96,9 @@ class JsonRpcTransport:
         params = requests.task_params(self._at_home(query), self._dialect)
         return task_of(await self._notice(Operation.CANCEL, params, call))
 
-    def subscribe(self, query: TaskQuery, call: Call, *, after: str = "") -> HttpStream:
+    def subscribe(self, query: TaskQuery, call: Call, *, after: str = "") -> FoundStream:
         """Follow a task; `after` is sent as `Last-Event-ID`."""
-        return HttpStream(self._subscribed(query, call, after))
+        return FoundStream(self._subscribed(query, call, after))
 
     async def _subscribed(self, query: TaskQuery, call: Call, after: str) -> AsyncGenerator[list[Frame]]:
         params = requests.task_params(replace(self._at_home(query), history_length=None), self._dialect)
@@ -106,9 +106,9 @@ class JsonRpcTransport:
             call = replace(call, headers=(*call.headers, ("last-event-id", after)))
         for place, method in enumerate(self._subscribes, start=1):
             try:
-                async with aclosing(self._follow(method, params, call).source) as source:
-                    async for frames in source:
-                        yield frames
+                async with aclosing(self._follow(method, params, call)) as source:
+                    async for frame in source:
+                        yield [frame, *source.taken()]
                 return
             except MethodNotFound as refused:
                 # Who lacks the one name may have the other; which, is remembered.
@@ -178,7 +178,7 @@ class JsonRpcTransport:
             return rpc_notice(answer.body, request_id)
 
         request = HttpRequest("POST", self._url, (*self._stream_headers, *call.headers), body)
-        return followed(self._http_client, request, call, lambda data: rpc_notice(data, request_id), whole)
+        return HttpStream(self._http_client, request, call, lambda data: rpc_notice(data, request_id), whole)
 
     def _envelope(self, method: str, params: bytes) -> tuple[str, bytes]:
         self._count += 1

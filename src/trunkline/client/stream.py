@@ -11,6 +11,7 @@ from trunkline.client.assembler import Assembler, Update
 from trunkline.client.result import Result
 from trunkline.client.session import AgentSession
 from trunkline.client.stream_engine import StreamEngine
+from trunkline.config import LONGEST_S
 from trunkline.errors import Misuse
 from trunkline.net.http import Headers
 from trunkline.wire.types import SendRequest
@@ -37,9 +38,12 @@ class Stream:
             session, request=request, known=known, headers=headers, through_questions=through_questions
         )
         # With a timeout the stream has a clock of its own; a deadline is kept by whoever gives it.
-        self._engine.timeout_s = timeout_s
+        # The longest there is stands for none.
+        self._engine.timeout_s = None if timeout_s == LONGEST_S else timeout_s
         self._engine.deadline = deadline
         self._timer: asyncio.TimerHandle | None = None
+        self._is_read = False
+        # Whom the clock stops.
         self._reader: asyncio.Task[object] | None = None
         self._cancelling = 0
         self._listener: Callable[[Result], None] | None = None
@@ -120,30 +124,31 @@ class Stream:
         if engine.over:
             await self.close()
             raise StopAsyncIteration
-        if self._reader is not None:
+        if self._is_read:
             raise Misuse("this stream is already being read; one reader at a time")
-        self._reader = reader = asyncio.current_task()
+        self._is_read = True
         try:
-            if self._timer is None:
-                self._start_clock()
+            if engine.timeout_s is not None:
+                self._watch_clock(engine.timeout_s)
             found = await engine.next()
         except BaseException as error:
             await self.close()
-            if isinstance(error, asyncio.CancelledError) and self._is_late(reader):
+            if isinstance(error, asyncio.CancelledError) and self._is_late():
                 raise engine.late() from None
             raise
         finally:
+            self._is_read = False
             self._reader = None
         if found is None:
             await self.close()
             raise StopAsyncIteration
         return found
 
-    def _start_clock(self) -> None:
-        engine = self._engine
-        if engine.timeout_s is not None:
-            loop = asyncio.get_running_loop()
-            engine.deadline = loop.time() + engine.timeout_s
+    def _watch_clock(self, timeout_s: float) -> None:
+        self._reader = asyncio.current_task()
+        if self._timer is None:
+            loop, engine = asyncio.get_running_loop(), self._engine
+            engine.deadline = loop.time() + timeout_s
             # Only weakly: a stream that nobody reads any more must not live on for its timer.
             self._timer = loop.call_at(engine.deadline, _expire, weakref.ref(self))
 
@@ -155,8 +160,9 @@ class Stream:
             self._cancelling = reader.cancelling()
             reader.cancel()
 
-    def _is_late(self, reader: asyncio.Task[object] | None) -> bool:
+    def _is_late(self) -> bool:
         """Whether it was our own clock that cancelled the reader."""
+        reader = self._reader
         return self._engine.expired and reader is not None and reader.uncancel() <= self._cancelling
 
 

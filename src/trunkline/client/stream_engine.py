@@ -122,6 +122,8 @@ class StreamEngine:
     async def drop(self) -> None:
         """Let go of the connection."""
         source, self._source = self._source, None
+        if source is None:
+            return
         self._come = deque()
         self.assembler.pause()
         close = getattr(source, "aclose", None)

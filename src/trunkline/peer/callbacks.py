@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from urllib.parse import quote
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from trunkline.auth.vault import Vault, can_seal, find_key
 from trunkline.clock import now_ms
@@ -18,6 +18,7 @@ from trunkline.config import Settings
 from trunkline.errors import Misuse, Unauthenticated
 from trunkline.log.delegation import Notify
 from trunkline.net.egress import target
+from trunkline.peer.hearing import Hearings
 from trunkline.peer.remote import Peer
 from trunkline.wire.answers import read_notice
 from trunkline.wire.types import TERMINAL, PushConfig, StatusUpdate, Task
@@ -97,6 +98,7 @@ class Following(Struct, frozen=True, kw_only=True):
     callbacks: Callbacks | None = None
     poll_s: float = 30.0
     silence_s: float = 3600.0
+    hearings: Hearings = field(default_factory=Hearings)
 
 
 def refusal() -> Unauthenticated:

@@ -9,7 +9,6 @@ to no other.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Coroutine
 from typing import Any, cast
@@ -73,7 +72,6 @@ FIRST_PAUSE_S, SLOWER, LONGEST_PAUSE_S = 1.0, 0.1, 300.0
 LOOK_S, OVERDUE_S = 10.0, 60.0
 # What an agent may say that does not take a push config, having taken nothing.
 PUSH_REFUSALS = (PushNotSupported, InvalidParams, UnsupportedOperation)
-LISTEN_S = 0.1
 LOST_TIMES = 3
 CANCEL_S = 4.0
 AGAIN, NOT_AGAIN = "send again", "leave it"
@@ -348,27 +346,7 @@ class RemoteRun:
 
     async def _heard(self, reading: Coroutine[Any, Any, Result]) -> Result:
         """What a stream brings to its end, unless a webhook tells of that first or it is silent too long."""
-        limit, told = asyncio.timeout(None), list[asyncio.Task[None]]()
-
-        def listen() -> None:
-            told.append(self._work.loop.create_task(self._end_told()))
-            told[0].add_done_callback(lambda _: _interrupt(limit))
-
-        # Most answers are there before it is worth listening for webhooks beside them.
-        timer = self._work.loop.call_later(LISTEN_S, listen)
-        try:
-            async with limit:
-                return await reading
-        except TimeoutError:
-            if not (told and limit.expired()):
-                raise
-            told[0].result()  # Raises where the agent is given up.
-        finally:
-            reading.close()
-            timer.cancel()
-            for one in told:
-                one.cancel()
-        return await self._poll()
+        return await self._following.hearings.read(reading, self._end_told) or await self._poll()
 
     async def _end_told(self) -> None:
         while self._told() is None:
@@ -486,12 +464,6 @@ class RemoteRun:
                 await self._client.cancel(self._remote.task)
         except (TrunklineError, TimeoutError) as error:
             log.warning("peer.not_canceled task=%s error=%a", self._work.state.task_id, str(error))
-
-
-def _interrupt(limit: asyncio.Timeout) -> None:
-    """Have whatever runs within a limit end now; harmless once that has ended."""
-    with contextlib.suppress(RuntimeError):
-        limit.reschedule(0)
 
 
 def _is_overdue(result: Result, by_s: float = 0.0) -> bool:

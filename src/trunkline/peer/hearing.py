@@ -1,0 +1,88 @@
+"""Reads what streams, and listens beside what takes long for a word that it is over elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+# Most answers are there before it is worth listening: it begins when one has taken this long, or twice that.
+LISTEN_S = 0.1
+
+T = TypeVar("T")
+Listen = Callable[[], Coroutine[Any, Any, None]]
+
+
+class _Hearing:
+    """One reading, and whoever listens beside it."""
+
+    __slots__ = ("_cancelling", "_interrupts", "_listen", "_over", "_reader", "listener")
+
+    def __init__(self, listen: Listen, reader: asyncio.Task[Any]) -> None:
+        self._listen = listen
+        self._reader = reader
+        self._cancelling = 0
+        self._interrupts = self._over = False
+        self.listener: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Listen from now on."""
+        self.listener = self._reader.get_loop().create_task(self._listen())
+        self.listener.add_done_callback(self._interrupt)
+
+    def _interrupt(self, listener: asyncio.Task[None]) -> None:
+        if not (self._over or listener.cancelled()):
+            self._interrupts = True
+            self._cancelling = self._reader.cancelling()
+            self._reader.cancel()
+
+    def end(self) -> bool:
+        """Stop listening; whether the reader was cancelled from here and by nobody else."""
+        if self._over:
+            return False
+        self._over = True
+        if self.listener is not None:
+            self.listener.cancel()
+        return self._interrupts and self._reader.uncancel() <= self._cancelling
+
+
+class Hearings:
+    """The readings of one event loop, which share a timer: one for each would cost more than it is used."""
+
+    __slots__ = ("_loop", "_newer", "_older")
+
+    def __init__(self) -> None:
+        # The one in which the timer runs, if it does.
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._newer: set[_Hearing] = set()
+        self._older: set[_Hearing] = set()
+
+    async def read(self, reading: Coroutine[Any, Any, T], listen: Listen) -> T | None:
+        """What is read; None where whoever listens has ended before. Raises what either of them raises."""
+        reader = asyncio.current_task()
+        assert reader is not None
+        hearing = _Hearing(listen, reader)
+        self._newer.add(hearing)
+        if self._loop is not (loop := reader.get_loop()):
+            self._loop = loop
+            loop.call_later(LISTEN_S, self._tick, loop)
+        try:
+            return await reading
+        except asyncio.CancelledError:
+            if not hearing.end() or hearing.listener is None:
+                raise
+        finally:
+            hearing.end()
+            self._newer.discard(hearing)
+            self._older.discard(hearing)
+        hearing.listener.result()
+        return None
+
+    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        due, self._older, self._newer = self._older, self._newer, set()
+        for hearing in due:
+            hearing.begin()
+        if self._older:
+            loop.call_later(LISTEN_S, self._tick, loop)
+        else:
+            self._loop = None
