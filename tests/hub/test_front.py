@@ -25,7 +25,7 @@ class Orders:
     def __init__(self) -> None:
         self.taken: list[DispatchOrder] = []
 
-    async def dispatch(self, order: DispatchOrder) -> list[Dispatched]:
+    async def dispatch(self, order: DispatchOrder, *, rest_s: float) -> list[Dispatched]:
         self.taken.append(order)
         return [Dispatched(cast("Feed", None))]
 
@@ -39,7 +39,7 @@ def test_the_address_of_an_agent_means_that_agent(agent: str, targets: tuple[str
     metadata: dict[str, Any] = {"targets": ["other"], "skillHint": "draft", "kept": 1}
     request = SendRequest(Message("m", role=Role.USER, parts=(Part(text="x"),)), metadata=metadata)
     open_task = opening(cast("Dispatcher", orders), agent)
-    asyncio.run(cast("Any", open_task(CALLER, request, Dedup("k", b"d", 1), None)))
+    asyncio.run(cast("Any", open_task(CALLER, request, Dedup("k", b"d", 1), None, 0.0)))
     (order,) = orders.taken
     assert (order.tenant, order.targets, order.skill) == ("north", targets, "draft")
     assert order.dedup is not None and order.dedup.key == key

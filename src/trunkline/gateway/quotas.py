@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from math import ceil
 from typing import Protocol
 
@@ -155,15 +155,15 @@ class Quotas:
         # Tasks that are being opened, which the store does not know yet.
         self._opening: Counter[Payer] = Counter()
 
-    def admitted(self, order: DispatchOrder, count: int) -> AbstractAsyncContextManager[None]:
-        """Let so many tasks of an order be opened, and count them.
+    def admitted(self, order: DispatchOrder, count: int) -> AbstractAsyncContextManager[None] | None:
+        """Let so many tasks of an order be opened, and count them; None where there is no limit.
 
         Raises:
             TooManyRequests: a limit is met; its name is the field, and nothing is counted.
         """
         tenant, key = self._of_tenant(order.tenant), self._of_key(order.tenant, order.principal)
         if tenant == NO_QUOTA and key == NO_QUOTA:
-            return nullcontext()
+            return None
         return self._counted(order, count, tenant, key)
 
     @asynccontextmanager

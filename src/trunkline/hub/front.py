@@ -131,7 +131,7 @@ def opening(dispatcher: Dispatcher, agent: str = "") -> OpenTask:
     """
 
     async def open_task(
-        caller: Caller, request: SendRequest, dedup: Dedup | None, push: PushTarget | None
+        caller: Caller, request: SendRequest, dedup: Dedup | None, push: PushTarget | None, rest_s: float
     ) -> Feed:
         message, principal = request.message, caller.principal
         if agent and dedup is not None:
@@ -152,7 +152,8 @@ def opening(dispatcher: Dispatcher, agent: str = "") -> OpenTask:
                 push=push,
                 trace=caller.trace,
                 extensions=None if caller.extensions is None else caller.extensions.named,
-            )
+            ),
+            rest_s=rest_s,
         )
         return opened[0].feed
 

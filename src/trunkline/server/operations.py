@@ -39,8 +39,9 @@ FIRST_WORD_S = 5.0
 LOOK_S = 1.0
 UNAVAILABLE = "the store cannot take this now; send the same message again in a while"
 _encode = msgspec.json.Encoder().encode
-# Gives the task that a caller's message has opened: of which agent is decided there.
-OpenTask = Callable[[Caller, SendRequest, Dedup | None, PushTarget | None], Awaitable[Feed]]
+# Gives the task that a caller's message has opened: of which agent is decided there. It may wait for so many
+# seconds until that rests.
+OpenTask = Callable[[Caller, SendRequest, Dedup | None, PushTarget | None, float], Awaitable[Feed]]
 
 
 class Operations:
@@ -154,8 +155,9 @@ class Operations:
         wait: bool,
     ) -> Feed:
         """The task that a message opens, as soon as it is recorded, or when it has rested for a moment."""
+        rest_s = min(LOOK_S, self._wait_limit_s) if wait else 0.0
         if self._open_task is not None:
-            return await self._open_task(caller, request, dedup, push)
+            return await self._open_task(caller, request, dedup, push, rest_s)
         principal = caller.principal
         feed, opened = self._runner.submit(
             principal.tenant,
@@ -169,7 +171,7 @@ class Operations:
         )
         if wait:
             # One wake-up instead of two: the feed hears of a failed append as well.
-            await self._tasks.rest(feed, min(LOOK_S, self._wait_limit_s))
+            await self._tasks.rest(feed, rest_s)
         if not feed.state.seq:
             # A receipt, or the wait ended before the commit: nobody is told of a task that is not stored.
             await opened

@@ -28,6 +28,7 @@ class Few:
     def __init__(self, *standings: Standing) -> None:
         self.known = {one.agent: one for one in standings}
         self.tried: list[str] = []
+        self.is_sound = True
 
     def find(self, tenant: str, name: str, skill: str) -> Standing | None:
         return self.known.get(name)

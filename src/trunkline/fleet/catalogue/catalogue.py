@@ -135,6 +135,11 @@ class Catalogue:
 
     # Outcomes.
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether no agent has failed since it last did well."""
+        return not self._breakers
+
     def breaker(self, tenant: str, name: str) -> AgentBreaker:
         """The breaker of an agent."""
         key = self.key_of(tenant, name)

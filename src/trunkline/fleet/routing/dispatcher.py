@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager
 from hashlib import blake2b
 
 import msgspec
@@ -45,6 +45,8 @@ from trunkline.store.records import Dedup, Where
 from trunkline.wire.types import Message, Metadata, SendRequest
 
 log = logging.getLogger("trunkline.fleet")
+# Lets an order become so many tasks while they are opened; None where nobody counts them.
+Admitted = Callable[["DispatchOrder", int], AbstractAsyncContextManager[None] | None]
 # The agent of tasks that nobody could be given, and the journal of what concerns no single agent.
 HUB = "hub"
 TARGETS_LIMIT = 100
@@ -98,9 +100,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     splits: Mapping[str, Mapping[str, float]] = {}
 
 
-def _everything(order: DispatchOrder, count: int) -> AbstractAsyncContextManager[None]:
+def _everything(order: DispatchOrder, count: int) -> None:
     del order, count
-    return nullcontext()
 
 
 class Dispatcher:
@@ -114,9 +115,9 @@ class Dispatcher:
         *,
         now: Callable[[], int] = now_ms,
         chance: Callable[[], float] = _chance,
-        admitted: Callable[[DispatchOrder, int], AbstractAsyncContextManager[None]] = _everything,
+        admitted: Admitted = _everything,
     ) -> None:
-        """Take who does the work; `admitted` lets an order become so many tasks, or refuses it."""
+        """Take who does the work, and what refuses orders that are too many."""
         self.policy = policy or Policy()
         self._runner = runner
         self._fleet = fleet
@@ -132,10 +133,13 @@ class Dispatcher:
         # One at a time for each agent whose tasks are counted: two must not see the same place free.
         self._entering: dict[tuple[str, str], asyncio.Lock] = {}
 
-    async def dispatch(self, order: DispatchOrder, *, task_id: str = "") -> list[Dispatched]:
+    async def dispatch(
+        self, order: DispatchOrder, *, task_id: str = "", rest_s: float = 0.0
+    ) -> list[Dispatched]:
         """Open a task for each agent that is meant; one that cannot be given to anybody is rejected.
 
-        `task_id` is the id of the task, where whoever asks has one; asked for again it is that task.
+        `task_id` is the id of the task, where whoever asks has one; asked for again it is that task. Whoever
+        waits for its rest anyhow says how long: so a task may be given when it has rested.
 
         Raises:
             InvalidParams: the order names too many agents, or its key stands for another one.
@@ -145,12 +149,17 @@ class Dispatcher:
         targets = self._targets(order)
         if task_id and await self._runner.tasks.load(order.tenant, task_id) is not None:
             return [await self._known(order.tenant, task_id)]
-        async with self._admitted(order, max(1, len(targets))):
-            return await self._each(order, targets, task_id)
+        counted = self._admitted(order, max(1, len(targets)))
+        if counted is None:
+            return await self._each(order, targets, task_id, rest_s)
+        async with counted:
+            return await self._each(order, targets, task_id, 0.0)
 
-    async def _each(self, order: DispatchOrder, targets: tuple[str, ...], task_id: str) -> list[Dispatched]:
+    async def _each(
+        self, order: DispatchOrder, targets: tuple[str, ...], task_id: str, rest_s: float
+    ) -> list[Dispatched]:
         if len(targets) < 2 and ALL not in order.targets:
-            return [await self._one(order, "".join(targets), task_id)]
+            return [await self._one(order, "".join(targets), task_id, rest_s)]
         if not targets:
             task_id = task_id or self._runner.ids.new()
             return [await self._open(order, nobody(order.skill), None, task_id)]
@@ -181,11 +190,14 @@ class Dispatcher:
         own = [head.agent for head in page.heads if head.agent not in (HUB, "") and not head.parent]
         return own[0] if own else ""
 
-    async def _one(self, order: DispatchOrder, target: str, task_id: str) -> Dispatched:
+    async def _one(self, order: DispatchOrder, target: str, task_id: str, rest_s: float = 0.0) -> Dispatched:
         if task_id and await self._runner.tasks.load(order.tenant, task_id) is not None:
             return await self._known(order.tenant, task_id)
         task_id = task_id or self._runner.ids.new()
         wish = Wish(skill=order.skill, target=target, key=order.correlation_id or task_id)
+        named = self._named(order.tenant, wish)
+        if named is not None:
+            return await self._open(order, *named, task_id, rest_s)
         context_id = order.message.context_id
         while True:
             routed, winner = await self._choose(
@@ -199,18 +211,14 @@ class Dispatcher:
                 checked, _ = await self._choose(order.tenant, order.principal, again, "", order.subject)
                 if checked.winner:
                     return await self._open(order, routed, winner, task_id)
-        return await self._open(order, routed, winner, task_id)
+        return await self._open(order, routed, winner, task_id, rest_s)
 
     async def _choose(
         self, tenant: str, principal: str, wish: Wish, context_id: str, subject: str
     ) -> tuple[Routed, Standing | None]:
         policy, skill = self.policy, wish.skill
-        if wish.target:
-            named = self._fleet.find(tenant, wish.target, skill)
-            if named is not None and not named.cooldown_s and named.concurrency is None:
-                # Only what is known of the agent itself decides, and that seldom changes.
-                routed = self._routed(tenant, wish, named)
-                return routed, named if routed.winner else None
+        if (quick := self._named(tenant, wish)) is not None:
+            return quick
         sticky = "" if wish.target else await self.sticky(tenant, principal, context_id)
         wish = replace(
             wish,
@@ -228,8 +236,12 @@ class Dispatcher:
         routed = choose(wish, standings, self._chance())
         return routed, next((one for one in standings if one.agent == routed.winner), None)
 
-    def _routed(self, tenant: str, wish: Wish, named: Standing) -> Routed:
-        """The decision on work for an agent that was named and that nothing guards."""
+    def _named(self, tenant: str, wish: Wish) -> tuple[Routed, Standing | None] | None:
+        """The decision on work for an agent that was named; None where more decides than is known of it."""
+        named = self._fleet.find(tenant, wish.target, wish.skill) if wish.target else None
+        if named is None or named.cooldown_s or named.concurrency is not None:
+            return None
+        # What is known of it seldom changes.
         key, weight = (tenant, named.agent, wish.skill), self.policy.latency_weight
         known = self._decided.get(key)
         if known is None or known[0] is not named or known[1] != weight:
@@ -238,13 +250,19 @@ class Dispatcher:
                 self._decided.clear()
             routed = choose(replace(wish, latency_weight=weight), [named], 0.0)
             known = self._decided[key] = named, weight, routed
-        return known[2]
+        routed = known[2]
+        return routed, named if routed.winner else None
 
     async def _open(
-        self, order: DispatchOrder, routed: Routed, winner: Standing | None, task_id: str
+        self,
+        order: DispatchOrder,
+        routed: Routed,
+        winner: Standing | None,
+        task_id: str,
+        rest_s: float = 0.0,
     ) -> Dispatched:
         dedup = _dedup(order)
-        if winner is not None:
+        if winner is not None and winner.cooldown_s:
             is_taken = await self._guards.take(order.tenant, order.skill, order.subject, winner, self._now())
             if not is_taken:
                 # Somebody else had the same idea in this very moment.
@@ -254,9 +272,15 @@ class Dispatcher:
             accepted_output_modes=order.output_modes,
             metadata=_metadata(order, task_id),
         )
+        # While a breaker is open it must hear at once that work has gone to its agent.
+        rests = rest_s > 0 and self._fleet.is_sound
         try:
             routed, feed, opened = self._submit(order, request, dedup, routed, task_id)
-            await opened
+            if rests:
+                # One wake-up instead of two: the feed hears of a failed append as well.
+                await self._runner.tasks.rest(feed, rest_s)
+            if not feed.state.seq:
+                await opened
         except Duplicate as earlier:
             if dedup is None or earlier.digest != dedup.digest:
                 raise InvalidParams(
@@ -270,7 +294,7 @@ class Dispatcher:
             return await self._known(order.tenant, task_id)
         if routed.refusal:
             await self._alarm(order, routed)
-        else:
+        elif not rests:
             self._fleet.tell_try(order.tenant, routed.winner)
         return Dispatched(feed)
 
@@ -278,30 +302,32 @@ class Dispatcher:
         self, order: DispatchOrder, request: SendRequest, dedup: Dedup | None, routed: Routed, task_id: str
     ) -> tuple[Routed, Feed, Ack]:
         """Open the task; where the agent turns out not to take it, it is one more that was refused."""
-
-        def submit(agent: str, why: Routed) -> tuple[Routed, Feed, Ack]:
-            return why, *self._runner.submit(
-                order.tenant,
-                order.principal,
-                request,
-                dedup,
-                agent=agent,
-                task_id=task_id,
-                trace=order.trace,
-                push=order.push,
-                extensions=order.extensions,
-                routed=why,
-            )
-
         try:
-            return submit(routed.winner or HUB, routed)
+            return routed, *self._submitted(order, request, dedup, routed, task_id)
         except KeyError:
-            gone = f"The agent {routed.winner!r} is being added or removed in this moment; try again."
-            return submit(HUB, replace(routed, winner="", refusal=UNAVAILABLE, reason=gone))
+            why = f"The agent {routed.winner!r} is being added or removed in this moment; try again."
+            refused = replace(routed, winner="", refusal=UNAVAILABLE, reason=why)
         except (ContentTypeNotSupported, InvalidParams, UnsupportedOperation) as error:
             # Each of several agents has an outcome of its own, so this is none of the whole order.
             why = f"{routed.winner} does not take it: {error.message}"
-            return submit(HUB, replace(routed, winner="", refusal=NOT_TAKEN, reason=why))
+            refused = replace(routed, winner="", refusal=NOT_TAKEN, reason=why)
+        return refused, *self._submitted(order, request, dedup, refused, task_id)
+
+    def _submitted(
+        self, order: DispatchOrder, request: SendRequest, dedup: Dedup | None, routed: Routed, task_id: str
+    ) -> tuple[Feed, Ack]:
+        return self._runner.submit(
+            order.tenant,
+            order.principal,
+            request,
+            dedup,
+            agent=routed.winner or HUB,
+            task_id=task_id,
+            trace=order.trace,
+            push=order.push,
+            extensions=order.extensions,
+            routed=routed,
+        )
 
     async def _known(self, tenant: str, task_id: str) -> Dispatched:
         feed = await self._runner.tasks.load(tenant, task_id)

@@ -32,6 +32,11 @@ class CatalogueFleet:
         """The agents that have a skill."""
         return [self._standing(tenant, one, skill) for one in self._catalogue.with_skill(tenant, skill)]
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether no agent has failed of late, so that no breaker counts."""
+        return self._catalogue.is_sound
+
     def tell_try(self, tenant: str, name: str) -> None:
         """Work has gone to an agent: while its breaker is half open it is the only one for a while."""
         self._catalogue.take_try(tenant, name)
