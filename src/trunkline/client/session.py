@@ -125,8 +125,7 @@ class AgentSession:
         transport = self.negotiation.transport or await self.ready(deadline)
         if self._troubled:
             self._admit()
-        trace = traceparent("")
-        if trace and not any([name == "traceparent" for name, _ in headers]):
+        if (trace := traceparent("")) and not any([name == "traceparent" for name, _ in headers]):
             headers = (*headers, ("traceparent", trace))
         if message_id and self.deduplicates:
             headers = (*headers, ("idempotency-key", message_id))

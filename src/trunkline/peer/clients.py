@@ -91,7 +91,10 @@ class PeerClients:
 
     def polls(self, named: str) -> asyncio.Semaphore:
         """What each look at a task of an agent has to pass."""
-        return self._polls.setdefault(named, asyncio.Semaphore(POLLS_LIMIT))
+        found = self._polls.get(named)
+        if found is None:
+            found = self._polls[named] = asyncio.Semaphore(POLLS_LIMIT)
+        return found
 
     async def close(self) -> None:
         """Let go of every connection."""

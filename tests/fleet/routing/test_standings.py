@@ -74,3 +74,21 @@ def test_who_takes_nothing_is_excluded_with_the_reason() -> None:
     assert "breaker" in excluded("ann")
     made.take_outcome("default", "ann", succeeded=True)
     assert excluded("ann") == ""
+
+
+def test_what_was_said_of_the_health_of_an_agent_holds_for_a_second() -> None:
+    made, _ = catalogue(written("ann", skills=["draft"]))
+    now, book = [0], Book()
+    fleet = CatalogueFleet(made, book, now=lambda: now[0])
+
+    def rate() -> float | None:
+        found = fleet.find("default", "ann", "draft")
+        assert found is not None
+        return found.success_rate
+
+    assert rate() == 0.5
+    book.of = lambda tenant, agent, skill="": Known(9, 1.0, 3000, 2.0)
+    now[0] = 999
+    assert rate() == 0.5
+    now[0] = 1000
+    assert rate() == 1.0

@@ -93,14 +93,12 @@ class OpenTask:
     def take(self, recorded: ev.Recorded) -> None:
         """Take the next event in."""
         self.seq = recorded.seq
-        match recorded.event:
-            case ev.Chunk(artifact=artifact, append=append):
-                self._read(artifact, append)
-            case ev.Compacted(artifacts=artifacts):
-                for artifact in artifacts:
-                    self._read(artifact, False)
-            case _:
-                pass
+        event = recorded.event
+        if type(event) is ev.Chunk:
+            self._read(event.artifact, event.append)
+        elif type(event) is ev.Compacted:
+            for artifact in event.artifacts:
+                self._read(artifact, False)
 
     def outcome(self, tenant: str, task_id: str, recorded: ev.Recorded) -> TaskOutcome | None:
         """What this event makes of the task; None if it neither ends nor asks."""
@@ -168,13 +166,11 @@ def replay(recorded: Iterable[ev.Recorded], until: int, found: OpenTask | None =
 
 
 def _status(event: ev.AnyEvent) -> tuple[TaskState | None, Message | None]:
-    match event:
-        case ev.Status(state=state, message=message):
-            return state, message
-        case ev.Replied(message=message):
-            return TaskState.COMPLETED, message
-        case _:
-            return None, None
+    if type(event) is ev.Status:
+        return event.state, event.message
+    if type(event) is ev.Replied:
+        return TaskState.COMPLETED, event.message
+    return None, None
 
 
 def _correlation(metadata: Metadata | None) -> str:

@@ -132,9 +132,12 @@ def summarize(
     if start + PERIOD_MS <= since:
         return
     numbers = {number for number, cell in enumerate(period.cells) if wanted(cell)}
+    found: dict[int, Summary] = {}
     for number, row in rows_of(period, start, numbers):
         if row.at >= since:
-            into.setdefault(period.cells[number], Summary()).add(row)
+            if (summary := found.get(number)) is None:
+                summary = found[number] = into.setdefault(period.cells[number], Summary())
+            summary.add(row)
     for number in numbers & period.more.keys():
         into.setdefault(period.cells[number], Summary()).tally.plus(period.more[number])
 

@@ -43,6 +43,8 @@ def price_of(model: str, tokens_in: int, tokens_out: int) -> float:
 
 def tokens_of(report: Metadata) -> tuple[int, int]:
     """The tokens that a run took in and gave out."""
+    if not report:
+        return 0, 0
     told = report.get("usage")
     usage = cast("Metadata", told) if isinstance(told, dict) else {}
     return sum([_count(usage.get(name)) for name in _INPUT]), _count(usage.get("output_tokens"))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from trunkline.clock import now_ms
 from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.listed import Listed
 from trunkline.fleet.health.health_records import AgentHealth, HealthRecords
@@ -12,16 +13,25 @@ from trunkline.fleet.routing.ranking import TrackRecord
 
 # How many agents and skills are kept in mind.
 _MADE_LIMIT = 1024
+# Health is counted every few seconds: what was said with it holds for this long, however much is dispatched.
+_HOLDS_MS = 1000
 
 
 class CatalogueFleet:
     """A catalogue, and the health of its agents where somebody keeps it."""
 
-    def __init__(self, catalogue: Catalogue, healths: HealthRecords | None = None) -> None:
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        healths: HealthRecords | None = None,
+        *,
+        now: Callable[[], int] = now_ms,
+    ) -> None:
         self._catalogue = catalogue
         self._healths = healths
-        # What was said last of an agent and a skill, and of what: the same again while that is the same.
-        self._made: dict[tuple[str, str, str], tuple[Listed, AgentHealth | None, Standing]] = {}
+        self._now = now
+        # What was said last of an agent and a skill, when and of what: the same again while that is the same.
+        self._made: dict[tuple[str, str, str], tuple[Listed, int, AgentHealth | None, Standing]] = {}
 
     def find(self, tenant: str, name: str, skill: str) -> Standing | None:
         """An agent by its name."""
@@ -42,16 +52,21 @@ class CatalogueFleet:
         self._catalogue.take_try(tenant, name)
 
     def _standing(self, tenant: str, listed: Listed, skill: str) -> Standing:
-        entry = listed.entry
-        known = None if self._healths is None else self._healths.of(tenant, entry.name, skill)
-        made = self._made.get((tenant, entry.name, skill))
-        if made is None or made[0] is not listed or made[1] is not known or listed.breaker != "closed":
-            # A skill is any text that a caller names.
-            if len(self._made) >= _MADE_LIMIT:
-                self._made.clear()
+        key, now = (tenant, listed.entry.name, skill), self._now()
+        made = self._made.get(key)
+        is_same = made is not None and made[0] is listed and listed.breaker == "closed"
+        if made is not None and is_same and 0 <= now - made[1] < _HOLDS_MS:
+            return made[3]
+        known = None if self._healths is None else self._healths.of(tenant, listed.entry.name, skill)
+        if made is not None and is_same and made[2] is known:
+            standing = made[3]
+        else:
             standing = self._compare(tenant, listed, skill, known)
-            made = self._made[tenant, entry.name, skill] = listed, known, standing
-        return made[2]
+        # A skill is any text that a caller names.
+        if len(self._made) >= _MADE_LIMIT:
+            self._made.clear()
+        self._made[key] = listed, now, known, standing
+        return standing
 
     def _compare(self, tenant: str, listed: Listed, skill: str, known: AgentHealth | None) -> Standing:
         entry, track = listed.entry, self._track(tenant, listed.entry.name, skill, known)
