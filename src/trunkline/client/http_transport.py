@@ -174,10 +174,17 @@ class HttpStream:
             self.come.append(frame)
 
     def _take(self, chunk: bytes) -> None:
+        come, read = self.come, self._template.read
         try:
-            pieces = _pieces(self._parser, chunk, self._take_alike)
-            for piece in pieces:
-                self._take_one(piece)
+            for piece in _pieces(self._parser, chunk, self._take_alike):
+                data, own_id = piece.data, piece.own_id
+                try:
+                    come.append(Frame(read(data), own_id if len(own_id) <= ID_LIMIT else ""))
+                except Unreadable:
+                    # Some say that a stream is over in the way of model providers. Events with names of
+                    # their own may mean anything; those without one are A2A's.
+                    if data != b"[DONE]" and piece.event in ("message", "error"):
+                        raise
         except (Refused, Unreadable) as error:
             # What came before an event that cannot be read has come.
             if not self.come:
@@ -188,18 +195,6 @@ class HttpStream:
         found = self._template.run(events, Frame)
         self.come.extend(found)
         return found[-1].id if found else ""
-
-    def _take_one(self, piece: SsePiece) -> None:
-        data, own_id = piece.data, piece.own_id
-        # Some say that a stream is over in the way of model providers.
-        if data == b"[DONE]":
-            return
-        try:
-            self.come.append(Frame(self._template.read(data), own_id if len(own_id) <= ID_LIMIT else ""))
-        except Unreadable:
-            # Events with names of their own may mean anything; those without one are A2A's.
-            if piece.event in ("message", "error"):
-                raise
 
 
 class FoundStream:

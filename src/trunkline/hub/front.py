@@ -230,4 +230,6 @@ def _targets(metadata: Metadata | None) -> tuple[str, ...]:
 
 def _rest(metadata: Metadata | None) -> Metadata | None:
     """The metadata of a request without what is said anew of each task."""
-    return {key: value for key, value in (metadata or {}).items() if key not in (*_HINTS, _TARGETS)} or None
+    if not metadata:
+        return None
+    return {key: value for key, value in metadata.items() if key not in (*_HINTS, _TARGETS)} or None

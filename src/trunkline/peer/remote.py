@@ -201,7 +201,9 @@ def correlation_of(state: State) -> str:
 
 def passed_on(metadata: Metadata | None) -> Metadata | None:
     """What of the metadata of a message is for whoever does the work; the rest is our caller's and ours."""
-    return {key: value for key, value in (metadata or {}).items() if key in _PASSED_ON} or None
+    if not metadata:
+        return None
+    return {key: value for key, value in metadata.items() if key in _PASSED_ON} or None
 
 
 def spoken(work: Work, state: TaskState, text: str, reason: str = "") -> Status:

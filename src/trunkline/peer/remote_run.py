@@ -307,14 +307,15 @@ class RemoteRun:
 
     async def _read(self, stream: Stream, place: int = -1) -> Result:
         """Carry over what a stream brings, to its end; `place` is that of the message it answers."""
+        state, relay = self._work.state, self._relay
         async with stream:
             async for update in stream:
                 if place >= 0:
                     await self._take(place, stream.task_id, stream.context_id)
                     place = -1
-                if self._is_away():
+                if state.status_message is not None:
                     await self._back()
-                await self._relay.take(update)
+                await relay.take(update)
             return await stream.finish()
 
     async def _take(self, place: int, task: str, context: str) -> None:

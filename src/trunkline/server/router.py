@@ -199,7 +199,8 @@ class Router:
         """A request for an agent of the catalogue by its name, which each tenant has for itself."""
         seen.operation = "Agent"
         name, _, path = exchange.path.removeprefix(CATALOGUE).partition("/")
-        tenant = await self._tenant(exchange)
+        known = self._known(exchange)
+        tenant = await self._tenant(exchange) if known is None else known.tenant
         shared = fleet.shared
         if tenant is None and not shared:
             # With one tenant a card is public, and the site itself refuses the rest.
@@ -224,10 +225,16 @@ class Router:
     async def _tenant(self, exchange: Exchange) -> str | None:
         """The tenant of who asks, before anything is counted; None if that is nobody who is let in."""
         try:
-            found = self._identity.known(exchange.headers) or await self._identity.ask(exchange.headers)
+            return (await self._identity.ask(exchange.headers)).tenant
         except (errors.Unauthenticated, errors.Unavailable):
             return None
-        return found.tenant
+
+    def _known(self, exchange: Exchange) -> Principal | None:
+        """Who asks, where that can be said at once."""
+        try:
+            return self._identity.known(exchange.headers)
+        except errors.Unauthenticated:
+            return None
 
     async def _no_agent(self, exchange: Exchange, seen: TraceSeen) -> errors.Refused:
         # Who is not let in does not learn which agents there are.

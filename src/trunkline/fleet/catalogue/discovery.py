@@ -78,7 +78,9 @@ class CardDiscovery:
     def card_of(self, peer: Peer) -> PeerCard | None:
         """The card of an agent, so that whoever calls it need not ask for it again."""
         found = self._cards.get(_identity(peer))
-        return None if found is None or found[0] != peer else found[1]
+        if found is None or (found[0] is not peer and found[0] != peer):
+            return None
+        return found[1]
 
     async def run(self) -> None:
         """Ask for cards until cancelled."""
