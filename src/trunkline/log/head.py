@@ -10,12 +10,10 @@ from trunkline.log import events as ev
 from trunkline.log.fold import NEVER, State, deadline_of
 from trunkline.wire.types import TERMINAL, Message, Part, Role, TaskState
 
-# What changes no listed field is most of what is appended, and would be asked for every other kind.
-_UNLISTED = frozenset({ev.Chunk, ev.Delta, ev.Routed, ev.Stepped})
 # Said of a task in place of what cannot be read.
 DAMAGED = "The log of this task is damaged and cannot be read."
 # What an executor says most changes no listed field; to find that out last would cost more than the rest.
-_UNLISTED = frozenset({ev.Delta, ev.Chunk})
+_UNLISTED = frozenset({ev.Chunk, ev.Delta, ev.Routed, ev.Stepped})
 
 
 class Head(Struct, frozen=True, gc=False):
