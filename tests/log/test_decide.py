@@ -11,8 +11,7 @@ from trunkline.errors import InvalidParams, TaskFull, TaskNotCancelable, TurnOve
 from trunkline.log import events as ev
 from trunkline.log.decide import Cancel, Claim, Emit, ForceCancel, Park, Release, Say, decide
 from trunkline.log.delegation import RestChild
-from trunkline.log.fold import State, fold
-from trunkline.log.limits import BYTES_LIMIT, EVENTS_LIMIT, is_full
+from trunkline.log.fold import BYTES_LIMIT, EVENTS_LIMIT, State, fold, is_full
 from trunkline.log.notifications import PUSH_EVENTS_LIMIT, PUSH_LIMIT, DeletePush, SetPush
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import STATES, Artifact, TaskState

@@ -23,7 +23,7 @@ from trunkline.http.asgi import AsgiExchange
 from trunkline.http.host_check import LOOPBACK, HostCheck
 from trunkline.run.limits import Quota
 from trunkline.server.admission import Admission
-from trunkline.server.permissions import permit
+from trunkline.server.caller import permit
 from trunkline.telemetry.traces import TraceSeen
 
 KEYS = ("the-key-of-one", "the-key-of-another")

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from tests.wire import samples
 from trunkline.errors import InvalidParams, ParseError, Refused
-from trunkline.wire import answers, push, v03, v03proto, v1
+from trunkline.wire import answers, push, v1
 from trunkline.wire import types as t
 from trunkline.wire.answers import Answer, Notice, read_notice
+from trunkline.wire.v03 import V03 as v03
+from trunkline.wire.v03 import V03_PROTO as v03proto
 
 STAMP = "2026-04-15T20:00:00Z"
 DONE = t.TaskStatus(t.TaskState.COMPLETED, timestamp=STAMP)

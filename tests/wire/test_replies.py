@@ -12,7 +12,7 @@ from tests.wire import samples
 from tests.wire.test_answers import written
 from trunkline import errors as e
 from trunkline.wire import types as t
-from trunkline.wire import v03, v03proto, v1
+from trunkline.wire import v1
 from trunkline.wire.answers import read_notice
 from trunkline.wire.replies import (
     read_config,
@@ -23,6 +23,8 @@ from trunkline.wire.replies import (
     rpc_result,
     task_of,
 )
+from trunkline.wire.v03 import V03 as v03
+from trunkline.wire.v03 import V03_PROTO as v03proto
 
 OURS = "0123456789ab-7"
 TASK = t.Task("t", "c", t.TaskStatus(t.TaskState.COMPLETED))

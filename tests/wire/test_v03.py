@@ -7,7 +7,6 @@ from hypothesis import given
 
 from tests.wire import samples
 from tests.wire.samples import ANSWER, DONE, HELLO, ODD, ODD_TASK, TASK, plain
-from trunkline.wire import v03
 from trunkline.wire.types import (
     STATES,
     ArtifactUpdate,
@@ -19,6 +18,7 @@ from trunkline.wire.types import (
     TaskState,
     TaskStatus,
 )
+from trunkline.wire.v03 import V03 as v03
 
 DELTA = "application/vnd.protolabs.worldstate-delta{}+json"
 FLAT = {

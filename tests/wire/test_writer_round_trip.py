@@ -3,9 +3,11 @@ from __future__ import annotations
 from hypothesis import given
 
 from tests.wire import samples
-from trunkline.wire import v03, v03proto, v1
+from trunkline.wire import v1
 from trunkline.wire.read import read_send
 from trunkline.wire.types import Message
+from trunkline.wire.v03 import V03 as v03
+from trunkline.wire.v03 import V03_PROTO as v03proto
 from trunkline.wire.writer import Dialect
 
 

@@ -1,4 +1,4 @@
-"""The result of a step: as JSON that a log keeps, and back as the return type of the step's function.
+"""Steps of a turn: their results as JSON that a log keeps, and tools of MCP servers, called as steps.
 
 A first run gets the same as a resumed one: what was read back, never what was given.
 """
@@ -8,16 +8,22 @@ from __future__ import annotations
 import inspect
 import typing
 from asyncio import Future
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Mapping
 from functools import partial
+from typing import Any, Protocol, cast
 
 import msgspec
+from msgspec import Struct
 
 from trunkline.agent.binding import AuthorFunction, in_thread, inner, is_async
-from trunkline.agent.validation import encode_json
-from trunkline.errors import Misuse
+from trunkline.agent.validation import encode_json, is_number
+from trunkline.errors import CallFailed, Misuse
+from trunkline.peer.remote import ToolCaller
 
 _AWAITABLES = (Awaitable, Coroutine, Future)
+# The reference of workflows gives tools as long.
+TOOL_TIMEOUT_S = 45.0
+_LONGEST_S = 24 * 3600.0
 
 
 async def perform(function: AuthorFunction, *args: object, **kwargs: object) -> object:
@@ -77,3 +83,43 @@ def _return_type(function: AuthorFunction) -> object:
         return typing.Any
     found = hints.get("return", typing.Any)
     return typing.get_args(found)[-1] if typing.get_origin(found) in _AWAITABLES else found
+
+
+class StepTaker(Protocol):
+    """The part of a turn that a tool call needs: it records the call as one of the turn's steps."""
+
+    def step(self, name: str, function: AuthorFunction, /, *args: object, **kwargs: object) -> Any:
+        """Do something once."""
+        ...
+
+
+class McpTools(Struct, frozen=True):
+    """The tools of one MCP server, for one turn."""
+
+    turn: StepTaker
+    caller: ToolCaller | None
+    server: str
+    timeout: float = TOOL_TIMEOUT_S
+
+    def __post_init__(self) -> None:
+        if not is_number(self.timeout) or not 0 < self.timeout <= _LONGEST_S:
+            raise Misuse(f"timeout is more than 0 and at most {_LONGEST_S:g} seconds, not {self.timeout!r}")
+
+    def call(
+        self, tool: str, arguments: Mapping[str, Any] | None = None, /, **named: Any
+    ) -> Coroutine[None, None, dict[str, Any]]:
+        """Call a tool once: its result is recorded as a step, and given back if the skill is run again.
+
+        Gives the structured content of the tool, else its text as `text`, else its `content`.
+
+        Raises:
+            CallFailed: the tool or its server failed; `code` says how.
+        """
+        given = {**(arguments or {}), **named}
+        taken = self.turn.step(f"mcp {self.server}/{tool}", self._called, tool, given)
+        return cast("Coroutine[None, None, dict[str, Any]]", taken)
+
+    async def _called(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if self.caller is None:
+            raise CallFailed("there is no file of MCP servers here", code="MCP_SERVER_NOT_CONFIGURED")
+        return await self.caller.call_tool(self.server, tool, arguments, self.timeout)

@@ -12,8 +12,7 @@ from typing import Any, ParamSpec, TypeVar, cast, overload
 from msgspec.structs import replace
 
 from trunkline.agent.binding import AuthorFunction
-from trunkline.agent.mcp_tools import TOOL_TIMEOUT_S, McpTools
-from trunkline.agent.step import awaited, fitted
+from trunkline.agent.step import TOOL_TIMEOUT_S, McpTools, awaited, fitted
 from trunkline.agent.turn import Turn
 from trunkline.errors import Misuse, TurnOver
 from trunkline.log.events import Stepped

@@ -19,8 +19,7 @@ import msgspec
 
 from trunkline.agent.binding import AuthorFunction
 from trunkline.agent.extensions import Change, RunReport, Usage
-from trunkline.agent.mcp_tools import TOOL_TIMEOUT_S, McpTools
-from trunkline.agent.step import encoded, fitted, perform
+from trunkline.agent.step import TOOL_TIMEOUT_S, McpTools, encoded, fitted, perform
 from trunkline.agent.validation import (
     LONGEST_S,
     moment_of,

@@ -16,9 +16,9 @@ from trunkline.log.events import Candidate, PushTarget, Recorded, Stepped, Unrea
 from trunkline.log.fold import NEVER, State
 from trunkline.log.head import Head
 from trunkline.store.records import DeliveryRecord
-from trunkline.wire import v03
 from trunkline.wire.spellings import plain_state, timestamp
 from trunkline.wire.types import Artifact, Message, TaskState
+from trunkline.wire.v03 import V03
 
 _FAILED = frozenset({TaskState.FAILED, TaskState.REJECTED})
 _TIMES = frozenset({"deadline", "wake_at"})
@@ -140,9 +140,9 @@ def event_row(recorded: Recorded) -> EventRow:
 def _shown(value: Any) -> Any:
     match value:
         case Message():
-            return msgspec.Raw(v03.message(value))
+            return msgspec.Raw(V03.message(value))
         case Artifact():
-            return msgspec.Raw(v03.artifact(value))
+            return msgspec.Raw(V03.artifact(value))
         case Candidate():
             return msgspec.to_builtins(value)
         case TaskState():

@@ -12,13 +12,21 @@ from msgspec import Struct
 
 from trunkline import errors
 from trunkline.log import events as ev
-from trunkline.log.answers import check_answer
 from trunkline.log.delegation import Notify, RestChild, notify, rest_child
-from trunkline.log.fold import NEVER, State
-from trunkline.log.limits import BYTES_LIMIT, EVENTS_LIMIT, LIMITS, is_full
+from trunkline.log.fold import BYTES_LIMIT, EVENTS_LIMIT, LIMITS, NEVER, State, is_full
 from trunkline.log.notifications import DeletePush, SetPush, delete_push, set_push
+from trunkline.wire.question import (
+    QUESTION_CLOSED,
+    QUESTION_KEY,
+    answered_question,
+    read_answer,
+    read_question,
+)
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import TERMINAL, Message, TaskState
+
+# The kinds that may end a task.
+_ENDING = frozenset({ev.Status, ev.Replied})
 
 
 class Say(Struct, frozen=True):
@@ -76,9 +84,6 @@ class Emit(Struct, frozen=True):
     node: str
     events: tuple[ev.AnyEvent, ...]
 
-
-# The kinds that may end a task.
-_ENDING = frozenset({ev.Status, ev.Replied})
 
 Command = (
     Say | Cancel | ForceCancel | Claim | Release | Park | RestChild | Notify | SetPush | DeletePush | Emit
@@ -215,3 +220,24 @@ def _to_the_end(events: tuple[ev.AnyEvent, ...]) -> tuple[ev.AnyEvent, ...]:
 def _ends(event: ev.AnyEvent) -> bool:
     # By type: events have no subclasses, and that a struct is not of a class is found out slowly.
     return type(event) is ev.Replied or (type(event) is ev.Status and event.state in TERMINAL)
+
+
+def check_answer(state: State, message: Message, by: str) -> None:
+    """A message may name the question that it answers: an older one must not be taken for the open one.
+
+    Whoever is there to answer (`by`) says nothing else.
+
+    Raises:
+        InvalidParams: another question is open, or none, or the answer does not fit it.
+    """
+    named, question = answered_question(message), state.question
+    asks = question is not None and named in ("", question.message_id)
+    if (named and not asks) or (by and not (asks and state.state is TaskState.INPUT_REQUIRED)):
+        asked = f"the question {named!r}" if named else "anything"
+        raise errors.InvalidParams(
+            f"task {state.task_id} does not ask {asked} now; get the task to see what it asks",
+            field=f"message.metadata.{QUESTION_KEY}",
+            conflict=QUESTION_CLOSED,
+        )
+    if question is not None:
+        read_answer(read_question(question), message)

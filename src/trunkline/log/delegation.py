@@ -5,8 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from trunkline.log import events as ev
-from trunkline.log.fold import State
-from trunkline.log.limits import is_full
+from trunkline.log.fold import State, is_full
 from trunkline.wire.types import TERMINAL, Task, TaskState
 
 # What an agent elsewhere tells beyond this is heard when it is asked.

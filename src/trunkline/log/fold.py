@@ -21,6 +21,10 @@ NEVER = 1 << 62
 NOBODY: Mapping[str, ev.PushTarget] = MappingProxyType({})
 CHILDLESS: Mapping[str, TaskState] = MappingProxyType({})
 QUIET: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+# One task is neither a database nor a disk.
+EVENTS_LIMIT = 20_000
+BYTES_LIMIT = 64 << 20
+LIMITS = "20 000 events or 64 MiB"
 
 
 class State:
@@ -292,3 +296,8 @@ def fold(task_id: str, recorded: Iterable[ev.Recorded]) -> State:
     for one in recorded:
         state.apply(one)
     return state
+
+
+def is_full(state: State) -> bool:
+    """Whether a task may only end from here on."""
+    return state.seq >= EVENTS_LIMIT or state.size >= BYTES_LIMIT

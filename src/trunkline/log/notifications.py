@@ -16,8 +16,7 @@ from msgspec import Struct
 
 from trunkline import errors
 from trunkline.log import events as ev
-from trunkline.log.fold import State
-from trunkline.log.limits import BYTES_LIMIT, EVENTS_LIMIT, LIMITS
+from trunkline.log.fold import BYTES_LIMIT, EVENTS_LIMIT, LIMITS, State
 from trunkline.wire.types import RESTING, TaskState
 
 # An ended task still takes targets; so that nobody lets it grow for ever, not beyond this.

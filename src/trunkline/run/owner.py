@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from trunkline.clock import now_ms
 from trunkline.errors import Misuse, TaskFull, TurnOver
 from trunkline.log.events import AnyEvent, Recorded, Replied, Status, Stepped
-from trunkline.log.limits import LIMITS
+from trunkline.log.fold import LIMITS
 from trunkline.run import contexts
 from trunkline.run.buffer import UNFLUSHED_LIMIT, EventBuffer
 from trunkline.run.executor import Again, ChildTasks, Verdict, never

@@ -11,9 +11,8 @@ from collections import OrderedDict
 
 from msgspec import Struct
 
-from trunkline.server.caller import Caller
+from trunkline.server.caller import READ, Caller
 from trunkline.server.operations import Operations
-from trunkline.server.permissions import READ
 from trunkline.telemetry import traces
 from trunkline.wire.push import write_config, write_configs
 from trunkline.wire.spellings import milliseconds

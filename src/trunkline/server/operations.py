@@ -15,15 +15,13 @@ from msgspec.structs import replace
 from trunkline import errors
 from trunkline.clock import new_id
 from trunkline.log.events import DISPATCH_KEY, PushTarget
-from trunkline.log.fold import NOBODY, State
+from trunkline.log.fold import LIMITS, NOBODY, State
 from trunkline.log.ids import UUID
-from trunkline.log.limits import LIMITS
 from trunkline.run.executor import Executor
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
 from trunkline.run.tasks import not_found
-from trunkline.server.caller import Caller
-from trunkline.server.permissions import WRITE, answers_as, may_see, owns, permit, view
+from trunkline.server.caller import WRITE, Caller, answers_as, may_see, owns, permit, view
 from trunkline.server.push_operations import PushOperations
 from trunkline.server.subscription import Subscription, direct_answer, read_place, resume
 from trunkline.server.task_pages import TaskPages

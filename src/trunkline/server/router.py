@@ -30,12 +30,11 @@ from trunkline.http.mounts import (
 from trunkline.server import rest
 from trunkline.server.admin import LOCAL, PREFIX, Admin
 from trunkline.server.admission import Admission
+from trunkline.server.caller import ADMIN, METRICS, permit
 from trunkline.server.card import CARD_BESIDE, Cards, etag_of, respond
 from trunkline.server.cors import PREFLIGHT, Cors
-from trunkline.server.page import HEADERS, HTML, page, wants_page
-from trunkline.server.permissions import ADMIN, METRICS, permit
+from trunkline.server.pages import HEADERS, HTML, SIGN_IN, SIGN_OUT, SignInPages, page, wants_page
 from trunkline.server.refusals import BodyReader, Refusals, internal, note
-from trunkline.server.sign_in import SIGN_IN, SIGN_OUT, SignInPages
 from trunkline.server.site import Following, Handler, Site
 from trunkline.server.streams import Streams
 from trunkline.telemetry import traces

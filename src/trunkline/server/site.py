@@ -15,10 +15,9 @@ from trunkline.config import Settings
 from trunkline.http.exchange import EVENTS, Disconnected, Exchange, query
 from trunkline.server import rest, rpc
 from trunkline.server.admission import Admission
-from trunkline.server.caller import SPELLED, Caller, read_asked
+from trunkline.server.caller import INSTEAD, NEEDED, READ, SPELLED, WRITE, Caller, permit, read_asked
 from trunkline.server.card import CARD_BESIDE, Cards
 from trunkline.server.encoding import EncodedOperations
-from trunkline.server.permissions import INSTEAD, NEEDED, READ, WRITE, permit
 from trunkline.server.refusals import BodyReader, Refusals, internal, note
 from trunkline.server.streams import NO_WHOLE, WHOLE_LIMIT, StreamEncoding
 from trunkline.server.subscription import Subscription

@@ -11,7 +11,7 @@ from trunkline.auth.principal import Principal, Scope
 from trunkline.log.head import Head
 from trunkline.log.ids import Position, page_token, read_page_token
 from trunkline.run.tasks import Tasks
-from trunkline.server.permissions import READ, permit, view
+from trunkline.server.caller import READ, permit, view
 from trunkline.store.records import Where
 from trunkline.wire.types import ListQuery, Task, TaskPage, TaskState
 

@@ -16,8 +16,8 @@ from msgspec import Struct
 from trunkline.errors import Misuse, StoreError, TaskFull
 from trunkline.log.encoding import written
 from trunkline.log.events import AnyEvent
+from trunkline.log.fold import BYTES_LIMIT, LIMITS
 from trunkline.log.head import Head
-from trunkline.log.limits import BYTES_LIMIT, LIMITS
 from trunkline.store.hints import HintBroadcast
 from trunkline.store.records import Dedup, Hint, OutboxEntry
 

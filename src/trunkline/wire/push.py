@@ -9,7 +9,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from trunkline.errors import InvalidParams
-from trunkline.wire import v03, v1
+from trunkline.wire import v1
 from trunkline.wire.decode import read_params
 from trunkline.wire.raw import (
     RawAuthentication,
@@ -31,6 +31,7 @@ from trunkline.wire.types import (
     Task,
     WireStruct,
 )
+from trunkline.wire.v03 import V03
 from trunkline.wire.writer import Dialect
 
 _set = msgspec.json.Decoder(RawPushRequest)
@@ -246,6 +247,6 @@ def notification_body(task: Task, version: str, *, whole: bool, metadata: Metada
             return v1.task_frame(v1.task(task))
         return v1.status_frame(update, final=False)
     if whole:
-        return v03.task(task)
+        return V03.task(task)
     artifacts = task.artifacts if state in TERMINAL else ()
-    return v03.notification(update, artifacts, final=state in RESTING)
+    return V03.notification(update, artifacts, final=state in RESTING)

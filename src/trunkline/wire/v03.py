@@ -1,8 +1,12 @@
-"""Writes 0.3 as JSON-RPC has it: `kind` everywhere, nested files, kebab-case states, `final`."""
+"""Writes 0.3 in its two dialects: as JSON-RPC has it, and as its REST binding has it.
+
+In the one are `kind` everywhere, nested files and kebab-case states; the other is ProtoJSON of the 0.3 proto,
+with `content` and enums by name. Both have `final`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -15,14 +19,11 @@ from trunkline.wire.types import Metadata, WireStruct
 
 _encode = msgspec.json.Encoder().encode
 
-_STATES = {state: plain_state(state) for state in t.STATES} | {t.TaskState.UNSPECIFIED: "unknown"}
-_ROLES = {t.Role.USER: "user", t.Role.AGENT: "agent", None: "agent"}
-
 # The report whose media type has another name in 0.3.
 _DELTA, _DELTA_03 = [f"application/vnd.protolabs.worldstate-delta{end}+json" for end in ("-v1", "")]
 
 # A part or a message; one with unknown members is a dict, since a struct has no room for them.
-Written = Struct | Metadata
+_Written = Struct | Metadata
 
 
 class _File03(WireStruct, frozen=True):
@@ -50,7 +51,7 @@ class _DataPart03(WireStruct, frozen=True, tag_field="kind", tag="data"):
 class _Message03(WireStruct, frozen=True, tag_field="kind", tag="message"):
     message_id: str
     role: str
-    parts: list[Written]
+    parts: list[_Written]
     context_id: str = ""
     task_id: str = ""
     metadata: Metadata | None = None
@@ -58,47 +59,42 @@ class _Message03(WireStruct, frozen=True, tag_field="kind", tag="message"):
     reference_task_ids: tuple[str, ...] = ()
 
 
-class Status03(WireStruct, frozen=True):
-    """A status, the same in both dialects of 0.3 but for the spelling of its state."""
-
+class _Status03(WireStruct, frozen=True):
+    # The same in both dialects but for the spelling of its state.
     state: str
-    message: Written | None = None
+    message: _Written | None = None
     timestamp: str = ""
 
 
-class Artifact03(WireStruct, frozen=True):
-    """An artifact, the same in both dialects of 0.3 but for its parts."""
-
+class _Artifact03(WireStruct, frozen=True):
+    # The same in both dialects but for its parts.
     artifact_id: str
-    parts: list[Written]
+    parts: list[_Written]
     name: str = ""
     description: str = ""
     metadata: Metadata | None = None
     extensions: tuple[str, ...] = ()
 
 
-class _WholeArtifact03(Artifact03, frozen=True, kw_only=True):
+class _WholeArtifact03(_Artifact03, frozen=True, kw_only=True):
     append: bool
     last_chunk: bool
 
 
-class Task03(WireStruct, frozen=True, tag_field="kind", tag="task"):
-    """A task with its `kind`."""
-
+class _Task03(WireStruct, frozen=True, tag_field="kind", tag="task"):
     id: str
     context_id: str
-    status: Status03
-    artifacts: list[Artifact03] = []
-    history: list[Written] = []
+    status: _Status03
+    artifacts: list[_Artifact03] = []
+    history: list[_Written] = []
     metadata: Metadata | None = None
 
 
-class StatusUpdate03(WireStruct, frozen=True, tag_field="kind", tag="status-update"):
-    """A change of status with its `kind`; only a push notification brings artifacts along."""
-
+class _StatusUpdate03(WireStruct, frozen=True, tag_field="kind", tag="status-update"):
+    # Only a push notification brings artifacts along.
     task_id: str
     context_id: str
-    status: Status03
+    status: _Status03
     final: bool
     metadata: Metadata | None = None
     artifact: _WholeArtifact03 | None = None
@@ -108,146 +104,225 @@ class StatusUpdate03(WireStruct, frozen=True, tag_field="kind", tag="status-upda
 class _ArtifactUpdate03(WireStruct, frozen=True, tag_field="kind", tag="artifact-update"):
     task_id: str
     context_id: str
-    artifact: Artifact03
+    artifact: _Artifact03
     append: bool
     last_chunk: bool
     metadata: Metadata | None = None
 
 
-class Page03(WireStruct, frozen=True, omit_defaults=False):
-    """One page of `list`, which 0.3 names and does not describe; so it is that of 1.0 around 0.3 tasks."""
-
-    tasks: Sequence[Task03]
+class _Page03(WireStruct, frozen=True, omit_defaults=False):
+    # 0.3 names it and does not describe it, and its proto lacks it; so it is that of 1.0 around 0.3 tasks.
+    tasks: Sequence[_Task03]
     next_page_token: str
     page_size: int
     total_size: int
 
 
-def task(task: t.Task) -> bytes:
-    """A bare Task."""
-    return _encode(_task(task))
+class _ProtoFile03(WireStruct, frozen=True):
+    file_with_bytes: str | None = None
+    file_with_uri: str | None = None
+    mime_type: str = ""
+    name: str = ""
 
 
-def message(message: t.Message) -> bytes:
-    """A bare Message."""
-    return _encode(_message(message))
+class _ProtoData03(WireStruct, frozen=True):
+    data: Metadata
 
 
-def artifact(artifact: t.Artifact) -> bytes:
-    """A bare Artifact."""
-    return _encode(artifact_03(artifact, _part))
+class _ProtoPart03(WireStruct, frozen=True):
+    text: str | None = None
+    file: _ProtoFile03 | None = None
+    data: _ProtoData03 | None = None
+    metadata: Metadata | None = None
 
 
-def answer_task(task_bytes: bytes) -> bytes:
-    """The result of a send: the Task itself, told by its `kind`."""
-    return task_bytes
+class _ProtoMessage03(WireStruct, frozen=True):
+    message_id: str
+    role: str
+    content: list[_Written]
+    context_id: str = ""
+    task_id: str = ""
+    metadata: Metadata | None = None
+    extensions: tuple[str, ...] = ()
 
 
-answer_message = message
-task_frame = answer_task
-message_frame = message
+# ProtoJSON tells objects by the member that holds them; so those of JSON-RPC lose their `kind`.
+class _ProtoTask03(_Task03, frozen=True, tag=False):
+    pass
 
 
-def status_frame(update: t.StatusUpdate, *, final: bool) -> bytes:
-    """A change of status in a stream."""
-    status = status_03(update.status, _STATES, _message)
-    return _encode(StatusUpdate03(update.task_id, update.context_id, status, final, update.metadata))
+class _ProtoStatusUpdate03(_StatusUpdate03, frozen=True, tag=False):
+    pass
 
 
-def artifact_frame(update: t.ArtifactUpdate) -> bytes:
-    """A new or grown artifact in a stream."""
-    artifact = artifact_03(update.artifact, _part)
-    written = _ArtifactUpdate03(
-        update.task_id, update.context_id, artifact, update.append, update.last_chunk, update.metadata
-    )
-    return _encode(written)
+class _ProtoArtifactUpdate03(WireStruct, frozen=True):
+    task_id: str
+    context_id: str
+    artifact: _Artifact03
+    append: bool = False
+    last_chunk: bool = False
+    metadata: Metadata | None = None
 
 
-def notification(update: t.StatusUpdate, artifacts: tuple[t.Artifact, ...], *, final: bool) -> bytes:
-    """A push notification: the change of status, and what the task has made once it has ended.
+class Writer03:
+    """The dialect of JSON-RPC; see `Writer`."""
 
-    Some receivers of that time read one `artifact`, the last, which is the answer; others only `artifacts`.
-    """
-    made = [_whole(artifact) for artifact in artifacts]
-    written = StatusUpdate03(
-        update.task_id,
-        update.context_id,
-        status_03(update.status, _STATES, _message),
-        final,
-        update.metadata,
-        made[-1] if made else None,
-        made,
-    )
-    return _encode(written)
+    _states = {state: plain_state(state) for state in t.STATES} | {t.TaskState.UNSPECIFIED: "unknown"}
+    _roles: Mapping[t.Role | None, str] = {t.Role.USER: "user", t.Role.AGENT: "agent", None: "agent"}
+    _task_type: type[_Task03] = _Task03
+    _status_type: type[_StatusUpdate03] = _StatusUpdate03
+    _artifact_type: type[_ArtifactUpdate03 | _ProtoArtifactUpdate03] = _ArtifactUpdate03
+
+    def task(self, task: t.Task) -> bytes:
+        """See `Writer`."""
+        return _encode(self._task(task))
+
+    def message(self, message: t.Message) -> bytes:
+        """See `Writer`."""
+        return _encode(self._message(message))
+
+    def artifact(self, artifact: t.Artifact) -> bytes:
+        """A bare Artifact."""
+        return _encode(self._artifact(artifact))
+
+    def answer_task(self, task_bytes: bytes) -> bytes:
+        """See `Writer`."""
+        return self._held(b"task", task_bytes)
+
+    def answer_message(self, message: t.Message) -> bytes:
+        """See `Writer`."""
+        return self._held(b"message", self.message(message))
+
+    task_frame = answer_task
+    message_frame = answer_message
+
+    def status_frame(self, update: t.StatusUpdate, *, final: bool) -> bytes:
+        """See `Writer`."""
+        status = self._status(update.status)
+        written = self._status_type(update.task_id, update.context_id, status, final, update.metadata)
+        return self._held(b"statusUpdate", _encode(written))
+
+    def artifact_frame(self, update: t.ArtifactUpdate) -> bytes:
+        """See `Writer`."""
+        artifact = self._artifact(update.artifact)
+        written = self._artifact_type(
+            update.task_id, update.context_id, artifact, update.append, update.last_chunk, update.metadata
+        )
+        return self._held(b"artifactUpdate", _encode(written))
+
+    def notification(
+        self, update: t.StatusUpdate, artifacts: tuple[t.Artifact, ...], *, final: bool
+    ) -> bytes:
+        """A push notification: the change of status, and what the task has made once it has ended.
+
+        Some receivers of that time read one `artifact`, the last, which is the answer; others only
+        `artifacts`.
+        """
+        made = [
+            _WholeArtifact03(
+                **msgspec.structs.asdict(self._artifact(artifact)), append=False, last_chunk=True
+            )
+            for artifact in artifacts
+        ]
+        status, last = self._status(update.status), made[-1] if made else None
+        return _encode(
+            _StatusUpdate03(update.task_id, update.context_id, status, final, update.metadata, last, made)
+        )
+
+    def page(self, page: t.TaskPage) -> bytes:
+        """See `Writer`."""
+        tasks = [self._task(item) for item in page.tasks]
+        return _encode(_Page03(tasks, page.next_page_token, page.page_size, page.total_size))
+
+    def _held(self, member: bytes, body: bytes) -> bytes:
+        """What a send answers and a stream frames: the object itself, as its `kind` tells which it is."""
+        del member
+        return body
+
+    def _task(self, task: t.Task) -> _Task03:
+        return self._task_type(
+            task.id,
+            task.context_id,
+            self._status(task.status),
+            [self._artifact(artifact) for artifact in task.artifacts],
+            [self._message(message) for message in task.history],
+            task.metadata,
+        )
+
+    def _status(self, status: t.TaskStatus) -> _Status03:
+        said = None if status.message is None else self._message(status.message)
+        return _Status03(self._states[status.state], said, status.timestamp)
+
+    def _artifact(self, artifact: t.Artifact) -> _Artifact03:
+        return _Artifact03(
+            artifact.artifact_id,
+            [self._part(part) for part in parts_with_reports(artifact)],
+            artifact.name,
+            artifact.description,
+            artifact.metadata,
+            artifact.extensions,
+        )
+
+    def _message(self, message: t.Message) -> _Written:
+        written = _Message03(
+            message.message_id,
+            self._roles[message.role],
+            [self._part(part) for part in message.parts],
+            message.context_id,
+            message.task_id,
+            message.metadata,
+            message.extensions,
+            message.reference_task_ids,
+        )
+        return _with_extra(written, message.extra) if message.extra else written
+
+    def _part(self, part: t.Part) -> _Written:
+        if part.text is not None:
+            written = _TextPart03(part.text, _part_metadata(part))
+        elif part.data is not UNSET:
+            written = _DataPart03(_data_object(part.data), _part_metadata(part))
+        else:
+            written = _FilePart03(_File03(part.raw, part.url, part.media_type, part.filename), part.metadata)
+        return _with_extra(written, part.extra) if part.extra else written
 
 
-def page(page: t.TaskPage) -> bytes:
-    """One page of `list`."""
-    tasks = [_task(item) for item in page.tasks]
-    return _encode(Page03(tasks, page.next_page_token, page.page_size, page.total_size))
+class ProtoWriter03(Writer03):
+    """The dialect of REST; see `Writer`."""
+
+    _states = {state: state.value for state in t.TaskState} | {t.TaskState.CANCELED: "TASK_STATE_CANCELLED"}
+    _roles = {t.Role.USER: "ROLE_USER", t.Role.AGENT: "ROLE_AGENT", None: "ROLE_AGENT"}
+    _task_type = _ProtoTask03
+    _status_type = _ProtoStatusUpdate03
+    _artifact_type = _ProtoArtifactUpdate03
+
+    def _held(self, member: bytes, body: bytes) -> bytes:
+        return b'{"%b":%b}' % (member, body)
+
+    def _message(self, message: t.Message) -> _Written:
+        written = _ProtoMessage03(
+            message.message_id,
+            self._roles[message.role],
+            [self._part(part) for part in message.parts],
+            message.context_id,
+            message.task_id,
+            message.metadata,
+            message.extensions,
+        )
+        return _with_extra(written, message.extra) if message.extra else written
+
+    def _part(self, part: t.Part) -> _Written:
+        if part.text is not None:
+            written = _ProtoPart03(text=part.text, metadata=_part_metadata(part))
+        elif part.data is not UNSET:
+            data = _ProtoData03(_data_object(part.data))
+            written = _ProtoPart03(data=data, metadata=_part_metadata(part))
+        else:
+            file = _ProtoFile03(part.raw, part.url, part.media_type, part.filename)
+            written = _ProtoPart03(file=file, metadata=part.metadata)
+        return _with_extra(written, part.extra) if part.extra else written
 
 
-def _task(task: t.Task) -> Task03:
-    return Task03(
-        task.id,
-        task.context_id,
-        status_03(task.status, _STATES, _message),
-        [artifact_03(artifact, _part) for artifact in task.artifacts],
-        [_message(message) for message in task.history],
-        task.metadata,
-    )
-
-
-def _whole(artifact: t.Artifact) -> _WholeArtifact03:
-    known = artifact_03(artifact, _part)
-    return _WholeArtifact03(**msgspec.structs.asdict(known), append=False, last_chunk=True)
-
-
-def _message(message: t.Message) -> Written:
-    written = _Message03(
-        message.message_id,
-        _ROLES[message.role],
-        [_part(part) for part in message.parts],
-        message.context_id,
-        message.task_id,
-        message.metadata,
-        message.extensions,
-        message.reference_task_ids,
-    )
-    return with_extra(written, message.extra) if message.extra else written
-
-
-def _part(part: t.Part) -> Written:
-    if part.text is not None:
-        written = _TextPart03(part.text, part_metadata(part))
-    elif part.data is not UNSET:
-        written = _DataPart03(data_object(part.data), part_metadata(part))
-    else:
-        written = _FilePart03(_File03(part.raw, part.url, part.media_type, part.filename), part.metadata)
-    return with_extra(written, part.extra) if part.extra else written
-
-
-def status_03(
-    status: t.TaskStatus, states: Mapping[t.TaskState, str], write: Callable[[t.Message], Written]
-) -> Status03:
-    """A status whose state and message are written as the dialect has them."""
-    said = None if status.message is None else write(status.message)
-    return Status03(states[status.state], said, status.timestamp)
-
-
-def artifact_03(artifact: t.Artifact, write: Callable[[t.Part], Written]) -> Artifact03:
-    """An artifact whose parts are written as the dialect has them."""
-    return Artifact03(
-        artifact.artifact_id,
-        [write(part) for part in parts_with_reports(artifact)],
-        artifact.name,
-        artifact.description,
-        artifact.metadata,
-        artifact.extensions,
-    )
-
-
-def part_metadata(part: t.Part) -> Metadata | None:
+def _part_metadata(part: t.Part) -> Metadata | None:
     """Metadata of a text or data part, which alone can hold its media type and filename in 0.3."""
     if not part.media_type and not part.filename:
         return part.metadata
@@ -257,12 +332,16 @@ def part_metadata(part: t.Part) -> Metadata | None:
     return {**written, "mimeType": _DELTA_03} if written.get("mimeType") == _DELTA else written
 
 
-def data_object(value: Any) -> Metadata:
+def _data_object(value: Any) -> Metadata:
     """The value of a data part, which in 0.3 must be an object."""
     return cast("Metadata", value) if isinstance(value, dict) else {"value": value}
 
 
-def with_extra(written: Struct, extra: Metadata) -> Metadata:
+def _with_extra(written: Struct, extra: Metadata) -> Metadata:
     """The members of a struct and those unknown ones that override none of them."""
     plain: Metadata = msgspec.to_builtins(written)
     return {**plain, **{name: value for name, value in extra.items() if name not in plain}}
+
+
+V03 = Writer03()
+V03_PROTO = ProtoWriter03()

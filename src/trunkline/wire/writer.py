@@ -5,8 +5,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import Protocol
 
-from trunkline.wire import v03, v03proto, v1
+from trunkline.wire import v1
 from trunkline.wire.types import ArtifactUpdate, Message, StatusUpdate, Task, TaskPage
+from trunkline.wire.v03 import V03, V03_PROTO
 
 
 class Dialect(Enum):
@@ -21,7 +22,7 @@ class Dialect(Enum):
 
 
 class Writer(Protocol):
-    """The functions that write one dialect. The modules `v1`, `v03` and `v03proto` are writers."""
+    """The functions that write one dialect. The module `v1` is a writer, and so are `V03` and `V03_PROTO`."""
 
     def task(self, task: Task) -> bytes:
         """A bare Task, as `get` and `cancel` answer."""
@@ -60,4 +61,4 @@ class Writer(Protocol):
         ...
 
 
-WRITERS: dict[Dialect, Writer] = {Dialect.V1: v1, Dialect.V03: v03, Dialect.V03_PROTO: v03proto}
+WRITERS: dict[Dialect, Writer] = {Dialect.V1: v1, Dialect.V03: V03, Dialect.V03_PROTO: V03_PROTO}

@@ -37,7 +37,7 @@ from trunkline import Agent, Turn
 from trunkline.auth.principal import RESERVED
 from trunkline.fleet import mount
 from trunkline.server.admin import Admin
-from trunkline.server.sign_in import SIGN_OUT
+from trunkline.server.pages import SIGN_OUT
 from trunkline.wire.operations import METHODS_V03, METHODS_V1, Operation
 from trunkline.wire.rest import routes
 

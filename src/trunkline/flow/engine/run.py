@@ -27,7 +27,7 @@ from trunkline.flow.engine.view import RUN_TOO_LARGE
 from trunkline.flow.engine.walk import Ended, Lane, NodeFailed, Walk
 from trunkline.flow.jq.pool import FilterFailed
 from trunkline.log.events import FlowRows, QuestionClosed, Status, Taken
-from trunkline.log.limits import BYTES_LIMIT, EVENTS_LIMIT, LIMITS
+from trunkline.log.fold import BYTES_LIMIT, EVENTS_LIMIT, LIMITS
 from trunkline.run.executor import Work
 from trunkline.wire.types import Message, SendRequest, TaskState
 

@@ -15,7 +15,7 @@ from trunkline.flow.definition.document import Definition
 from trunkline.flow.engine.rows import is_command, node_of, shown
 from trunkline.flow.state import merged
 from trunkline.log.events import AnyEvent, CancelRequested, FlowRow, FlowRows, Recorded, Status
-from trunkline.log.limits import LIMITS
+from trunkline.log.fold import LIMITS
 from trunkline.wire.types import Metadata, TaskState
 
 # The code of a run that has said more than a task may hold.

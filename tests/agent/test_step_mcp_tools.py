@@ -12,7 +12,7 @@ import pytest
 
 from tests.agent.drive import begin, said, send, state, text, until
 from trunkline import Agent, Turn
-from trunkline.agent.mcp_tools import McpTools
+from trunkline.agent.step import McpTools
 from trunkline.agent.sync_turn import SyncTurn
 from trunkline.errors import CallFailed, Misuse
 

@@ -1,11 +1,13 @@
-"""The pages at which a person with a browser shows a key, and ends the session that this begins.
+"""The pages of a browser: what is served here, and where a person shows a key and ends the session it begins.
 
-A key that is shown here is judged and counted as any other key; what comes of it is a cookie.
+Without scripts, and each in one file. A key that is shown here is judged and counted as any other key; what
+comes of it is a cookie.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Sequence
 from hashlib import sha256
 from html import escape
 from urllib.parse import parse_qs
@@ -16,32 +18,73 @@ from trunkline.auth.identity import Identity
 from trunkline.auth.principal import Principal
 from trunkline.http.exchange import Exchange, Headers, query
 from trunkline.server.admission import Admission
-from trunkline.server.page import HTML
 from trunkline.server.refusals import Refusals
 from trunkline.telemetry.traces import TraceSeen
+from trunkline.wire.card import Card
 from trunkline.wire.codes import code_of
 
-SIGN_IN, SIGN_OUT = "/ui/sign-in", "/ui/sign-out"
-_FORM = b"application/x-www-form-urlencoded"
-_BODY_LIMIT, _FIELDS = 16 << 10, 8
-_LONGEST_PATH = 2000
+HTML = b"text/html; charset=utf-8"
 _STYLE = (
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:28rem;margin:3rem auto;padding:0 1rem}"
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:42rem;margin:3rem auto;padding:0 1rem}"
+    "h1,h2{line-height:1.2}dt{font-weight:600}dd{margin:0 0 .5rem}form{max-width:28rem}"
     "input,button{font:inherit;padding:.4rem;box-sizing:border-box}input{width:100%;margin:.3rem 0 1rem}"
-    ".wrong{color:#b00020}@media(prefers-color-scheme:dark){body{background:#111;color:#eee}.wrong{color:#f88}}"
+    ".wrong{color:#b00020}"
+    "@media(prefers-color-scheme:dark){body{background:#111;color:#eee}a{color:#8cf}.wrong{color:#f88}}"
 )
 _HASH = b64encode(sha256(_STYLE.encode()).digest()).decode()
-_HEADERS: Headers = (
-    (
-        b"content-security-policy",
-        f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'self'; "
-        "frame-ancestors 'none'".encode(),
-    ),
+_POLICY = (
+    f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; frame-ancestors 'none'; form-action "
+)
+HEADERS: Headers = (
+    (b"content-security-policy", f"{_POLICY}'none'".encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-cache"),
+    (b"vary", b"Accept"),
+)
+_FORM_HEADERS: Headers = (
+    (b"content-security-policy", f"{_POLICY}'self'".encode()),
     (b"x-content-type-options", b"nosniff"),
     # With a stricter one browsers would not say of which origin the form is.
     (b"referrer-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 )
+SIGN_IN, SIGN_OUT = "/ui/sign-in", "/ui/sign-out"
+_FORM = b"application/x-www-form-urlencoded"
+_BODY_LIMIT, _FIELDS = 16 << 10, 8
+_LONGEST_PATH = 2000
+
+
+def wants_page(exchange: Exchange) -> bool:
+    """Whether a browser asks, and not a client of the agent."""
+    return exchange.method in ("GET", "HEAD") and b"text/html" in exchange.headers.get(b"accept", b"")
+
+
+def page(agents: Sequence[tuple[str, Card]]) -> bytes:
+    """The page of these agents, each with the path that its site is at."""
+    title = escape(agents[0][1].name if len(agents) == 1 else f"{len(agents)} agents")
+    sections = "".join(_section(path, card) for path, card in agents)
+    return _document(title, sections)
+
+
+def _document(title: str, body: str) -> bytes:
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>'
+        f"<body><main>{body}</main></body></html>"
+    ).encode()
+
+
+def _section(path: str, card: Card) -> str:
+    skills = "".join(
+        f"<dt>{escape(skill.name)}</dt><dd>{escape(skill.description)}</dd>" for skill in card.skills
+    )
+    # Relative, so that it leads to the right place below any prefix.
+    link = f"{escape(path)}.well-known/agent-card.json"
+    return (
+        f"<h1>{escape(card.name)}</h1><p>{escape(card.description)}</p>"
+        f'<p>An A2A agent: <a href="{link}">its card</a></p><h2>Skills</h2><dl>{skills}</dl>'
+    )
 
 
 class SignInPages:
@@ -62,7 +105,7 @@ class SignInPages:
         if exchange.method in ("GET", "HEAD"):
             self._admission.check(exchange)
             page = self._form(exchange.base, _local(query(exchange).get("next", "")), self._who(exchange))
-            await exchange.respond(200, page, HTML, _HEADERS)
+            await exchange.respond(200, page, HTML, _FORM_HEADERS)
             return
         sessions = self._check_post(exchange)
         sent = await self._sent(exchange)
@@ -77,10 +120,10 @@ class SignInPages:
             value = sessions.begin(key)
         except errors.Refused as refused:
             told = _refused_page(exchange.base, following, refused)
-            await self._refusals.answer_by(lambda _: told, exchange, seen, refused, more=_HEADERS)
+            await self._refusals.answer_by(lambda _: told, exchange, seen, refused, more=_FORM_HEADERS)
             return
         cookie = _cookie(exchange, value, LASTS_S)
-        await exchange.respond(303, b"", HTML, [_to(exchange, following), cookie, *_HEADERS])
+        await exchange.respond(303, b"", HTML, [_to(exchange, following), cookie, *_FORM_HEADERS])
 
     async def sign_out(self, exchange: Exchange, seen: TraceSeen) -> None:
         """End the session, here and at every process that shares the store."""
@@ -89,7 +132,7 @@ class SignInPages:
         await self._sent(exchange)
         await sessions.end(exchange.headers)
         cookie = _cookie(exchange, "", 0)
-        await exchange.respond(303, b"", HTML, [_to(exchange, SIGN_IN), cookie, *_HEADERS])
+        await exchange.respond(303, b"", HTML, [_to(exchange, SIGN_IN), cookie, *_FORM_HEADERS])
 
     def _check_post(self, exchange: Exchange) -> BrowserSessions:
         if exchange.method != "POST":
@@ -154,11 +197,7 @@ def _key_form(base: str, following: str) -> str:
 
 
 def _page(title: str, inner: str) -> bytes:
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>'
-        f"<body><main><h1>{title}</h1>{inner}</main></body></html>"
-    ).encode()
+    return _document(title, f"<h1>{title}</h1>{inner}")
 
 
 def _local(path: str) -> str:

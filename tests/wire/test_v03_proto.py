@@ -7,8 +7,8 @@ from hypothesis import given
 
 from tests.wire import samples
 from tests.wire.samples import ANSWER, DONE, HELLO, ODD, ODD_TASK, TASK, members, plain
-from trunkline.wire import v03proto
 from trunkline.wire.types import ArtifactUpdate, Message, Part, StatusUpdate, Task, TaskPage
+from trunkline.wire.v03 import V03_PROTO as v03proto
 
 FLAT = {"messageId": "m2", "role": "ROLE_AGENT", "content": [{"text": "x", "p": 1}], "extra": 2}
 

@@ -13,7 +13,7 @@ from tests.harness import V1, message
 from trunkline import Agent
 from trunkline.auth.principal import Scope
 from trunkline.host import Application
-from trunkline.server.permissions import NEEDED
+from trunkline.server.caller import NEEDED
 from trunkline.wire.operations import METHODS_V03, METHODS_V1, Operation
 
 JSON = {"Content-Type": "application/json"}
