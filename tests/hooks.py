@@ -12,7 +12,7 @@ from typing import Any
 from trunkline.webhook.listener import IncomingWebhook, WebhookListener
 
 WAIT_S = 60.0
-Said = int | tuple[int, dict[str, str]]
+FollowUp = int | tuple[int, dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Hooks:
 
     def __init__(self) -> None:
         self.posts: list[Post] = []
-        self.scripts: dict[str, list[Said]] = {}
+        self.scripts: dict[str, list[FollowUp]] = {}
         self.gates: dict[str, threading.Event] = {}
         self.under_way: Counter[str] = Counter()
         self.most: defaultdict[str, int] = defaultdict(int)
@@ -86,10 +86,10 @@ class Hooks:
     def _at(self, path: str) -> list[Post]:
         return [post for post in self.posts if post.path == path]
 
-    def _answer(self, webhook: IncomingWebhook) -> Said:
+    def _answer(self, webhook: IncomingWebhook) -> FollowUp:
         return self.take(Post(webhook.path, webhook.headers, webhook.body, time.monotonic()))
 
-    def take(self, post: Post) -> Said:
+    def take(self, post: Post) -> FollowUp:
         """Note a request, wait at its gate, and give the answer."""
         path = post.path
         with self._news:

@@ -114,7 +114,7 @@ def _head(one: Logged, state: State) -> Iterator[Violation]:
         yield Violation("H7", one.task_id, f"the head says {kept}, the log {folded}")
 
 
-_WAKING = ev.Said | ev.CancelRequested | ev.ChildEnded | ev.ChildAsked | ev.Notified
+_WAKING = ev.FollowUp | ev.CancelRequested | ev.ChildEnded | ev.ChildAsked | ev.Notified
 
 
 def _is_listed(event: ev.AnyEvent) -> bool:
@@ -167,7 +167,7 @@ def _messages(logs: Iterable[Logged]) -> dict[str, list[tuple[str, int]]]:
     found: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for one in logs:
         for recorded in one.records:
-            if isinstance(recorded.event, ev.Submitted | ev.Said):
+            if isinstance(recorded.event, ev.Submitted | ev.FollowUp):
                 found[recorded.event.message.message_id].append((one.task_id, recorded.at))
     return found
 
@@ -338,7 +338,7 @@ def _owners(logs: dict[str, Logged], history: History) -> Iterator[Violation]:
                     pass
                 case ev.Claimed(node=taker):
                     following = one.records[place + 1 :][:1]
-                    answered = bool(following) and isinstance(following[0].event, ev.Said)
+                    answered = bool(following) and isinstance(following[0].event, ev.FollowUp)
                     if not answered:
                         yield from _takeover(one, recorded, (node, taker), servers.get(node, ""), deaths)
                     node = taker

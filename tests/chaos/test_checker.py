@@ -190,7 +190,7 @@ def test_H2_a_log_without_a_beginning() -> None:
 
 
 @pytest.mark.parametrize(
-    "late", [ev.Delta("answer", "late"), ev.Claimed("n2"), ev.Said(said("m2")), status(TaskState.FAILED)]
+    "late", [ev.Delta("answer", "late"), ev.Claimed("n2"), ev.FollowUp(said("m2")), status(TaskState.FAILED)]
 )
 def test_H3_something_after_the_end(late: ev.AnyEvent) -> None:
     assert "H3" in broken(logged(*EVENTS, late))
@@ -307,7 +307,7 @@ def test_H6_a_node_claims_what_it_owns() -> None:
 
 def test_H6_an_answer_moves_a_task_without_a_death() -> None:
     asked = status(TaskState.INPUT_REQUIRED)
-    moved = logged(*EVENTS[:2], asked, ev.Claimed("n2"), ev.Said(said("m2")), *EVENTS[1:2], EVENTS[-1])
+    moved = logged(*EVENTS[:2], asked, ev.Claimed("n2"), ev.FollowUp(said("m2")), *EVENTS[1:2], EVENTS[-1])
     assert broken(moved, sent(seen=[])) == []
 
 

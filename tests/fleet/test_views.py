@@ -27,7 +27,7 @@ def row(event: ev.AnyEvent) -> Any:
 def test_every_event_has_a_row(event: ev.AnyEvent) -> None:
     told = row(event)
     assert (told["seq"], told["at"]) == (7, "2027-01-15T08:00:00.123Z")
-    assert told["kind"] == type(event).__name__.lower()
+    assert told["kind"] == type(event).__struct_config__.tag
 
 
 SAID = {"kind": "message", "messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}
@@ -37,7 +37,7 @@ SAID = {"kind": "message", "messageId": "m", "role": "user", "parts": [{"kind": 
     ("event", "told"),
     [
         (ev.Claimed("n1"), {"node": "n1"}),
-        (ev.Said(Message("m", role=Role.USER, parts=(Part(text="hi"),)), "carol"), {"message": SAID, "by": "carol"}),
+        (ev.FollowUp(Message("m", role=Role.USER, parts=(Part(text="hi"),)), "carol"), {"message": SAID, "by": "carol"}),
         (
             ev.Status(TaskState.INPUT_REQUIRED, deadline=1_800_000_000_000),
             {"state": "input-required", "deadline": "2027-01-15T08:00:00.000Z"},

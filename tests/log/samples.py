@@ -50,7 +50,7 @@ OPEN = [TaskState.WORKING, TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED]
 ENDS = [TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED, TaskState.REJECTED]
 middle = st.one_of(
     st.builds(ev.Claimed, node=st.sampled_from(["n1", "n2"])),
-    st.builds(ev.Said, message=messages, by=st.sampled_from(["", "approver"])),
+    st.builds(ev.FollowUp, message=messages, by=st.sampled_from(["", "approver"])),
     st.builds(
         ev.Status,
         state=st.sampled_from(OPEN),
@@ -71,7 +71,7 @@ middle = st.one_of(
         refusal=texts,
         candidates=st.lists(st.builds(ev.Candidate, agent=texts, score=st.just(0.5)), max_size=2).map(tuple),
     ),
-    st.builds(ev.Taken, place=st.integers(0, 3)),
+    st.builds(ev.AnswerRead, place=st.integers(0, 3)),
     st.builds(ev.QuestionClosed, place=st.integers(0, 3), withdrawn=st.booleans()),
     st.builds(ev.Parked, wake_at=st.sampled_from([0, 5_000]), child=st.sampled_from(["", "k"])),
     st.builds(

@@ -135,7 +135,9 @@ def test_ranges_that_cannot_merge_count_too() -> None:
 
 def test_an_artifact_that_grows_over_many_questions_is_not_kept_whole_at_each() -> None:
     asked, working = ev.Status(TaskState.INPUT_REQUIRED), ev.Status(TaskState.WORKING)
-    turns = [one for _ in range(40) for one in (ev.Delta("a", "x" * 500), asked, ev.Said(said()), working)]
+    turns = [
+        one for _ in range(40) for one in (ev.Delta("a", "x" * 500), asked, ev.FollowUp(said()), working)
+    ]
     log = split((opening(), *turns, DONE), [1] * 200)
     shorter = compact("t", log) or log
     whole, left = (len(encoding.encode([one.event for one in placed(each)])) for each in (log, shorter))
@@ -156,7 +158,7 @@ def test_a_streamed_answer_becomes_three_rows() -> None:
 
 
 def test_pieces_on_both_sides_of_a_question_stay_apart() -> None:
-    asked, answered = ev.Status(TaskState.INPUT_REQUIRED, said("which?")), ev.Said(said("that"))
+    asked, answered = ev.Status(TaskState.INPUT_REQUIRED, said("which?")), ev.FollowUp(said("that"))
     pieces: list[ev.AnyEvent] = [ev.Delta("a", "x"), ev.Stepped(0, "fetch", "page")]
     log = split(
         (opening(), WORKING, *pieces, asked, answered, *pieces, ev.Delta("b", "y"), DONE),
@@ -183,7 +185,7 @@ def test_a_task_that_goes_on_is_left_alone() -> None:
 def test_what_cannot_get_shorter_is_left_alone() -> None:
     assert (
         compact(
-            "t", split((opening(), ev.Delta("a", "x"), ev.Said(said()), ev.Delta("a", "y"), DONE), (1, 1))
+            "t", split((opening(), ev.Delta("a", "x"), ev.FollowUp(said()), ev.Delta("a", "y"), DONE), (1, 1))
         )
         is None
     )

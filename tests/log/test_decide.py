@@ -52,7 +52,7 @@ def test_a_working_or_asking_task_is_parked_by_its_node_alone() -> None:
     "events",
     [
         (WORKING, ev.CancelRequested("o")),
-        (ASKED, ev.Said(said("yes")), WORKING),
+        (ASKED, ev.FollowUp(said("yes")), WORKING),
         (WORKING, ev.ChildEnded("k", TaskState.COMPLETED)),
     ],
     ids=["cancel", "answer", "child"],
@@ -62,7 +62,7 @@ def test_a_task_is_not_parked_when_what_it_waits_for_is_there(events: tuple[ev.A
 
 
 def test_an_answer_that_was_taken_up_does_not_keep_a_task_from_parking() -> None:
-    state = task(ASKED, ev.Said(said("yes")), WORKING, ev.Taken(0))
+    state = task(ASKED, ev.FollowUp(said("yes")), WORKING, ev.AnswerRead(0))
     assert decide(state, Park("n1")) == (ev.Parked(),)
 
 
@@ -82,7 +82,7 @@ def test_a_question_is_claimed_only_if_it_has_a_moment() -> None:
 
 def test_the_answer_to_a_parked_question_claims_it() -> None:
     added = decide(task(ASKED, ev.Parked()), Say(said("yes"), claim="n2"))
-    assert added == (ev.Claimed("n2"), ev.Said(said("yes")), WORKING)
+    assert added == (ev.Claimed("n2"), ev.FollowUp(said("yes")), WORKING)
 
 
 def test_the_end_of_a_child_is_recorded_once() -> None:
@@ -112,15 +112,15 @@ def test_a_cancel_that_has_to_be_told_elsewhere_ends_nothing_by_itself() -> None
 
 
 def test_a_message_to_a_working_task_is_only_recorded() -> None:
-    assert decide(task(WORKING), Say(said("more"), claim="n2")) == (ev.Said(said("more")),)
+    assert decide(task(WORKING), Say(said("more"), claim="n2")) == (ev.FollowUp(said("more")),)
 
 
 def test_an_answer_sets_the_task_to_work() -> None:
-    assert decide(task(ASKED), Say(said("yes"))) == (ev.Said(said("yes")), WORKING)
-    assert decide(task(ASKED), Say(said("yes"), claim="n1")) == (ev.Said(said("yes")), WORKING)
+    assert decide(task(ASKED), Say(said("yes"))) == (ev.FollowUp(said("yes")), WORKING)
+    assert decide(task(ASKED), Say(said("yes"), claim="n1")) == (ev.FollowUp(said("yes")), WORKING)
     assert decide(task(ASKED), Say(said("yes"), claim="n2")) == (
         ev.Claimed("n2"),
-        ev.Said(said("yes")),
+        ev.FollowUp(said("yes")),
         WORKING,
     )
 
@@ -128,7 +128,7 @@ def test_an_answer_sets_the_task_to_work() -> None:
 def test_a_message_of_another_context_is_refused() -> None:
     with pytest.raises(InvalidParams, match="another context"):
         decide(task(), Say(said(context_id="d")))
-    assert decide(task(), Say(said(context_id="c"))) == (ev.Said(said(context_id="c")),)
+    assert decide(task(), Say(said(context_id="c"))) == (ev.FollowUp(said(context_id="c")),)
 
 
 def test_cancel_asks_once_and_ends_what_waits() -> None:
@@ -269,8 +269,8 @@ def test_a_deletion_may_be_meant_for_one_only() -> None:
 def test_a_message_may_bring_a_target() -> None:
     brought = ev.PushSet(target(), "o")
     more = Say(said("more"), push=target())
-    assert decide(task(WORKING), more) == (brought, ev.Said(said("more")))
-    assert decide(task(ASKED), more) == (brought, ev.Said(said("more")), WORKING)
+    assert decide(task(WORKING), more) == (brought, ev.FollowUp(said("more")))
+    assert decide(task(ASKED), more) == (brought, ev.FollowUp(said("more")), WORKING)
 
 
 def test_a_task_has_so_many_targets_and_no_more() -> None:

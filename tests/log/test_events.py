@@ -11,7 +11,7 @@ from trunkline.log import encoding
 from trunkline.log import events as ev
 from trunkline.wire.types import TaskState
 
-KINDS = {kind.__name__.lower(): kind for kind in ev.Known.__args__}
+KINDS = {kind.__struct_config__.tag: kind for kind in ev.Known.__args__}
 
 
 @given(submitted | middle | ends)
@@ -57,7 +57,7 @@ def test_kinds_of_a_newer_version_are_kept_as_they_are() -> None:
 
 
 def test_events_do_not_change() -> None:
-    event = ev.Said(said())
+    event = ev.FollowUp(said())
     with pytest.raises(AttributeError):
         event.message = said("other")  # type: ignore[misc]
 

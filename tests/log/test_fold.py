@@ -79,7 +79,9 @@ def test_head_after_is_the_state_after(log: Log, more: list[ev.AnyEvent], end: l
         state.apply(ev.Recorded(place, 9_999, event))
         if isinstance(event, ev.Status | ev.Replied | ev.Claimed | ev.Parked) or (
             parked
-            and isinstance(event, ev.Said | ev.CancelRequested | ev.ChildEnded | ev.ChildAsked | ev.Notified)
+            and isinstance(
+                event, ev.FollowUp | ev.CancelRequested | ev.ChildEnded | ev.ChildAsked | ev.Notified
+            )
         ):
             changed = place
     if not changed:
@@ -114,7 +116,7 @@ def test_a_child_of_an_agent_is_listed_as_such() -> None:
 
 
 WAKING = [
-    ev.Said(said("now")),
+    ev.FollowUp(said("now")),
     ev.CancelRequested("o"),
     ev.ChildEnded("k", TaskState.FAILED),
     ev.ChildAsked("k", "q"),
@@ -228,9 +230,9 @@ def test_an_answer_takes_its_question_into_the_history() -> None:
     log = (
         opening(),
         ev.Status(TaskState.INPUT_REQUIRED, question),
-        ev.Said(answer),
+        ev.FollowUp(answer),
         ev.Status(TaskState.WORKING),
-        ev.Said(later),
+        ev.FollowUp(later),
     )
     state = fold("t", recorded(log))
     assert state.history == (said(), question, answer, later)
@@ -239,19 +241,19 @@ def test_an_answer_takes_its_question_into_the_history() -> None:
 
 
 def test_answers_are_taken_up_one_by_one() -> None:
-    state = fold("t", recorded((opening(), ev.Status(TaskState.INPUT_REQUIRED), ev.Said(said("that")))))
+    state = fold("t", recorded((opening(), ev.Status(TaskState.INPUT_REQUIRED), ev.FollowUp(said("that")))))
     assert (len(state.answers), state.taken) == (1, 0)
-    state.apply(ev.Recorded(4, 9, ev.Taken(0)))
+    state.apply(ev.Recorded(4, 9, ev.AnswerRead(0)))
     assert state.taken == 1
 
 
 def test_a_question_without_words_leaves_no_trace_in_the_history() -> None:
-    log = (opening(), ev.Status(TaskState.AUTH_REQUIRED), ev.Said(said("token")))
+    log = (opening(), ev.Status(TaskState.AUTH_REQUIRED), ev.FollowUp(said("token")))
     assert fold("t", recorded(log)).history == (said(), said("token"))
 
 
 def test_history_can_be_cut_but_only_for_the_reader() -> None:
-    state = fold("t", recorded((opening(), ev.Said(said("1")), ev.Said(said("2")))))
+    state = fold("t", recorded((opening(), ev.FollowUp(said("1")), ev.FollowUp(said("2")))))
     assert [len(state.task(n).history) for n in (None, 0, 1, 2, 3, 9)] == [3, 0, 1, 2, 3, 3]
     assert state.task(1).history == (said("2"),)
     assert len(state.history) == 3
@@ -332,7 +334,10 @@ ANEW = ev.Stepped(-1, "")
         ((TAKEN_OVER,), 1),
         ((TAKEN_OVER, ev.Claimed("n3")), 2),
         # What anybody but the executor says is no progress of it; nor is that it has begun.
-        ((TAKEN_OVER, ev.Said(said()), ev.Status(WORKING), ev.CancelRequested("me"), ev.Claimed("n3")), 2),
+        (
+            (TAKEN_OVER, ev.FollowUp(said()), ev.Status(WORKING), ev.CancelRequested("me"), ev.Claimed("n3")),
+            2,
+        ),
         ((TAKEN_OVER, ev.Delta("a", "further"), ev.Claimed("n3")), 1),
         ((TAKEN_OVER, ev.Stepped(0, "one"), ev.Claimed("n3")), 1),
         # A status adds nothing to the one before, so it may be said for ever.
@@ -348,7 +353,7 @@ ANEW = ev.Stepped(-1, "")
         ((ev.Claimed(""), TAKEN_OVER), 0),
         ((TAKEN_OVER, ev.Claimed(""), ev.Claimed("n3")), 1),
         ((TAKEN_OVER, ev.Parked(5), ev.Claimed("n3")), 0),
-        ((ev.Status(TaskState.INPUT_REQUIRED), TAKEN_OVER, ev.Said(said()), ev.Status(WORKING)), 0),
+        ((ev.Status(TaskState.INPUT_REQUIRED), TAKEN_OVER, ev.FollowUp(said()), ev.Status(WORKING)), 0),
     ],
 )
 def test_takeovers_without_progress_are_counted(events: tuple[ev.AnyEvent, ...], takeovers: int) -> None:

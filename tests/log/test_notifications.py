@@ -63,7 +63,7 @@ def test_progress_within_a_state_is_no_change() -> None:
 
 def test_questions_and_their_answers_are_told() -> None:
     assert told(after(submitted(A), WORKING), ASKS) == [(3, "a")]
-    assert told(after(submitted(A), WORKING, ASKS), ev.Said(SAID), WORKING) == [(5, "a")]
+    assert told(after(submitted(A), WORKING, ASKS), ev.FollowUp(SAID), WORKING) == [(5, "a")]
 
 
 def test_all_targets_are_told_in_the_order_they_came() -> None:
@@ -95,7 +95,7 @@ def test_one_who_is_set_again_after_the_end_is_told_again() -> None:
 
 def test_an_answer_that_brings_its_target_tells_it_of_the_change_only() -> None:
     state = after(submitted(A), WORKING, ASKS)
-    assert told(state, ev.PushSet(B, "me"), ev.Said(SAID), WORKING) == [(6, "a"), (6, "b")]
+    assert told(state, ev.PushSet(B, "me"), ev.FollowUp(SAID), WORKING) == [(6, "a"), (6, "b")]
 
 
 def test_whoever_left_is_told_nothing() -> None:

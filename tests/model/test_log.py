@@ -77,7 +77,7 @@ def word(event: ev.AnyEvent) -> str:
         case ev.Claimed(node=node):
             return f"claimed {node}"
         case _:
-            return type(event).__name__.lower()
+            return type(event).__struct_config__.tag
 
 
 class Machine(RuleBasedStateMachine):

@@ -132,7 +132,7 @@ class Machine(RuleBasedStateMachine):
                 case ev.Parked():
                     assert owned, events
                     owned = False
-                case ev.Stepped() | ev.Delta() | ev.Taken():
+                case ev.Stepped() | ev.Delta() | ev.AnswerRead():
                     assert owned, events
                 case _:
                     pass

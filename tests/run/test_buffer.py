@@ -99,9 +99,9 @@ def test_nothing_is_lost_or_doubled_on_a_bad_line(seed: int, monkeypatch: pytest
             assert texts == [f"{number} " for number in range(60)]
             assert [type(event).__name__ for event in await runner.log(feed)][-6:] == [
                 "Status",
-                "Said",
+                "FollowUp",
                 "Status",
-                "Taken",
+                "AnswerRead",
                 "Chunk",
                 "Status",
             ]

@@ -563,11 +563,11 @@ def test_another_writer_behind_the_feed(bad_reads: int, monkeypatch: pytest.Monk
         async with desk(act) as runner:
             feed = await runner.open()
             await runner.reach(feed, TaskState.WORKING)
-            await runner.store.log.append("t", feed.state.task_id, 2, [ev.Said(said("behind"))], at=1)
+            await runner.store.log.append("t", feed.state.task_id, 2, [ev.FollowUp(said("behind"))], at=1)
             runner.store.bad_reads = bad_reads
             gate.set()
             assert await runner.ended(feed) is COMPLETED
-            assert (await runner.log(feed))[1:] == [WORKING, ev.Said(said("behind")), delta("x"), DONE]
+            assert (await runner.log(feed))[1:] == [WORKING, ev.FollowUp(said("behind")), delta("x"), DONE]
 
     run(main())
 

@@ -88,7 +88,7 @@ def test_a_question_that_waits_is_parked_and_its_answer_goes_on() -> None:
             assert answer(feed) == "a b"
             events = await runner.log(feed)
             assert [type(event).__name__ for event in events if not isinstance(event, ev.Status)] == [
-                "Submitted", "Delta", "Parked", "Claimed", "Said", "Taken", "Delta",
+                "Submitted", "Delta", "Parked", "Claimed", "FollowUp", "AnswerRead", "Delta",
             ]  # fmt: skip
             assert runner.takeovers == 0
 

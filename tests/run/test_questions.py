@@ -232,7 +232,7 @@ def test_a_parked_question_is_closed_at_its_deadline(monkeypatch: pytest.MonkeyP
 
 
 def test_an_answer_that_comes_before_the_deadline_is_recorded_wins() -> None:
-    state = fold("t", recorded((opening(), asked("first", 5), ev.Said(said("yes")), WORKING)))
+    state = fold("t", recorded((opening(), asked("first", 5), ev.FollowUp(said("yes")), WORKING)))
     over = (ev.QuestionClosed(0), WORKING)
     assert decide(state, Emit("n1", over)) == (WORKING,)
     # One that nobody waits for any more is closed whatever has come.

@@ -191,7 +191,7 @@ def test_answer_races_cancel(hops: int) -> None:
                 answered, canceled = told[::-1] if cancel_first else told
                 assert canceled is None
                 assert answered is None or isinstance(answered, UnsupportedOperation)
-                assert (ev.Said in map(type, await runner.log(feed))) is (answered is None)
+                assert (ev.FollowUp in map(type, await runner.log(feed))) is (answered is None)
 
     run(main())
 
@@ -256,8 +256,8 @@ def test_several_questions_survive_restarts_without_doubled_output() -> None:
             assert [event.text for event in events if isinstance(event, ev.Delta)] == ["a", " one", " two"]
             assert [type(event).__name__ for event in events] == [
                 "Submitted", "Status", "Delta", "Status",
-                "Claimed", "Said", "Status", "Taken", "Delta", "Status", "Status",
-                "Claimed", "Said", "Status", "Taken", "Delta", "Status",
+                "Claimed", "FollowUp", "Status", "AnswerRead", "Delta", "Status", "Status",
+                "Claimed", "FollowUp", "Status", "AnswerRead", "Delta", "Status",
             ]  # fmt: skip
         await store.close()
 

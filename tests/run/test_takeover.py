@@ -380,7 +380,7 @@ def test_a_task_that_was_let_go_goes_on_whatever_comes_between(
                 # Nothing that a list shows changes by it, so the head stays behind the log.
                 (released,) = await store.nodes.orphans((AGENT,))
                 assert released.released is not None
-                await store.append("t", task_id, released.released.seq, (ev.Said(said("so")),), at=0)
+                await store.append("t", task_id, released.released.seq, (ev.FollowUp(said("so")),), at=0)
             elif how == "unread":
                 monkeypatch.setattr(store.log, "news", unread)
             else:

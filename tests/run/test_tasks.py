@@ -149,7 +149,7 @@ def test_whoever_watches_hears_of_states_that_an_append_passed_through() -> None
 
 def test_a_long_task_is_folded_in_pages() -> None:
     async def main() -> None:
-        found = await tasks(*(ev.Said(said()) for _ in range(1_499)))
+        found = await tasks(*(ev.FollowUp(said()) for _ in range(1_499)))
         assert (await found.find("t", "me", "x", ("",))).state.seq == 1_500
         assert (await found.fold("t", "x")).seq == 1_500
         await found.store.close()
@@ -162,7 +162,7 @@ def test_a_conflict_is_read_and_decided_again(behind: int) -> None:
     async def main() -> None:
         found = await tasks(WORKING)
         feed = await found.find("t", "me", "x", ("",))
-        await found.store.log.append("t", "x", 2, [ev.Said(said())] * behind, at=2)
+        await found.store.log.append("t", "x", 2, [ev.FollowUp(said())] * behind, at=2)
         assert await found.change(feed, Cancel("me")) == (ev.CancelRequested("me"),)
         assert feed.state.seq == 3 + behind
         await found.store.log.append("t", "x", 3 + behind, [DONE], at=3)
@@ -187,7 +187,7 @@ def test_the_loser_of_a_race_decides_on_what_the_winner_did() -> None:
         )
         assert [type(one) for one in told] == [tuple, tuple, tuple]
         events = [one.event for one in await found.store.log.read("t", "x")][2:]
-        assert events == [ev.Said(said("1")), WORKING, ev.Said(said("2")), ev.CancelRequested("me")]
+        assert events == [ev.FollowUp(said("1")), WORKING, ev.FollowUp(said("2")), ev.CancelRequested("me")]
         assert feed.callers == 0
         await found.store.close()
 
@@ -219,7 +219,7 @@ def test_a_store_that_fails_changes_nothing() -> None:
         store.bad_appends = 1
         with pytest.raises(StoreError, match="full"):
             await found.change(feed, Cancel("me"))
-        await store.log.append("t", "x", 2, [ev.Said(said())], at=2)
+        await store.log.append("t", "x", 2, [ev.FollowUp(said())], at=2)
         store.bad_reads = 1
         with pytest.raises(StoreError, match="gone"):
             await found.change(feed, Cancel("me"))
@@ -291,7 +291,7 @@ def test_an_answer_sent_twice_is_taken_once() -> None:
             )
             await runner.ended(feed)
             await runner.say(feed, said("yes"), dedup)
-            assert [type(event) for event in await runner.log(feed)].count(ev.Said) == 1
+            assert [type(event) for event in await runner.log(feed)].count(ev.FollowUp) == 1
 
     run(main())
 

@@ -82,7 +82,9 @@ def test_an_approver_sees_the_question_answers_it_and_is_named_in_the_log(caller
             assert (done.artifacts, done.history, done.status.message) == ((), (), None)
             assert await operations.get(caller, TaskQuery(task_id)) == done
             said = [
-                event for event in await runner.log(await runner.find(task_id)) if isinstance(event, ev.Said)
+                event
+                for event in await runner.log(await runner.find(task_id))
+                if isinstance(event, ev.FollowUp)
             ]
             assert [(one.message.text, one.by) for one in said] == [("yes", caller.principal.name)]
             # The same answer again is the same answer.
@@ -97,7 +99,9 @@ def test_the_owner_s_own_answer_names_nobody() -> None:
             task_id = await asked(operations)
             await operations.send(ME, saying("yes", task_id))
             said = [
-                event for event in await runner.log(await runner.find(task_id)) if isinstance(event, ev.Said)
+                event
+                for event in await runner.log(await runner.find(task_id))
+                if isinstance(event, ev.FollowUp)
             ]
             assert [one.by for one in said] == [""]
 
@@ -157,7 +161,7 @@ def test_a_webhook_with_an_approver_s_answer_is_refused_before_it_is_taken(
                 assert f"{refusal.value.field}.url" == field
             feed = await runner.find(task_id)
             assert feed.state.status().state is ASKING and not feed.state.push
-            assert not [event for event in await runner.log(feed) if isinstance(event, ev.Said)]
+            assert not [event for event in await runner.log(feed) if isinstance(event, ev.FollowUp)]
             done = await operations.send(APPROVER, saying("yes", task_id))
             assert isinstance(done, Task) and done.status.state is COMPLETED
 

@@ -157,13 +157,13 @@ def test_readers_share_nothing_that_can_be_changed() -> None:
     assert first.metadata == second.metadata and first.metadata is not second.metadata
 
 
-Said = tuple[Notice, str]
+FollowUp = tuple[Notice, str]
 
 
-def said(chunks: list[bytes], *, runs: bool) -> tuple[list[Said], int]:
+def said(chunks: list[bytes], *, runs: bool) -> tuple[list[FollowUp], int]:
     """What the events of a stream say, and how many were taken many at a time."""
     parser, stencil = SseParser(), FrameTemplate(quick)
-    found: list[Said] = []
+    found: list[FollowUp] = []
     taken = 0
 
     def take(events: bytes) -> str:

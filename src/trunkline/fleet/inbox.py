@@ -16,7 +16,7 @@ from trunkline.errors import InvalidParams
 from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, PageQuery
 from trunkline.fleet.route import api_route
 from trunkline.fleet.task_lists import TaskLists
-from trunkline.log.events import QuestionClosed, Recorded, Said, Status
+from trunkline.log.events import FollowUp, QuestionClosed, Recorded, Status
 from trunkline.log.fold import State
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
@@ -136,11 +136,11 @@ class Inbox:
             if isinstance(event, Status):
                 said = event.message if event.state is _ASKS else None
                 asked = None if said is None else (said, one.at, event.deadline)
-            elif asked is not None and isinstance(event, Said | QuestionClosed):
+            elif asked is not None and isinstance(event, FollowUp | QuestionClosed):
                 closed = {
                     "closed_at": timestamp(one.at),
                     "outcome": _outcome(asked[0], event),
-                    "answered_by": (event.by or state.principal) if isinstance(event, Said) else "",
+                    "answered_by": (event.by or state.principal) if isinstance(event, FollowUp) else "",
                 }
                 found = self._item(state, *asked, **closed)
         return found
@@ -245,7 +245,7 @@ def _proposal(asked: Message) -> Any | UnsetType:
     return schema.get("default", UNSET)
 
 
-def _outcome(asked: Message, event: Said | QuestionClosed) -> str:
+def _outcome(asked: Message, event: FollowUp | QuestionClosed) -> str:
     if isinstance(event, QuestionClosed):
         return "withdrawn" if event.withdrawn else "expired"
     try:

@@ -121,7 +121,11 @@ def delivery_item(record: DeliveryRecord) -> DeliveryItem:
 def event_row(recorded: Recorded) -> EventRow:
     """An event at its place: its kind, and those of its members that say something."""
     event = recorded.event
-    row: EventRow = {"seq": recorded.seq, "at": timestamp(recorded.at), "kind": type(event).__name__.lower()}
+    row: EventRow = {
+        "seq": recorded.seq,
+        "at": timestamp(recorded.at),
+        "kind": type(event).__struct_config__.tag,
+    }
     if isinstance(event, Stepped | Unread):
         # What a step gave is the skill's own; what a newer version wrote nobody here can judge.
         return row | ({"place": event.place, "name": event.name} if isinstance(event, Stepped) else {})

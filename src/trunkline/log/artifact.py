@@ -153,7 +153,7 @@ class RunProgress:
             case ev.Status(state=state):
                 # A status adds nothing to the one before it; a run could say new ones for ever.
                 return state is not TaskState.WORKING
-            case ev.Taken() | ev.QuestionClosed() | ev.Parked() | ev.Replied() | ev.FlowRows():
+            case ev.AnswerRead() | ev.QuestionClosed() | ev.Parked() | ev.Replied() | ev.FlowRows():
                 return True
             case _:
                 return False

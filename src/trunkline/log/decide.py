@@ -159,7 +159,7 @@ def _say(state: State, command: Say) -> tuple[ev.AnyEvent, ...]:
         )
     check_answer(state, message, command.by)
     push = () if command.push is None else set_push(state, command.push, state.principal)
-    said = ev.Said(message, command.by)
+    said = ev.FollowUp(message, command.by)
     if not state.interrupted:
         return (*push, said)
     claim = (ev.Claimed(command.claim),) if command.claim and command.claim != state.node else ()

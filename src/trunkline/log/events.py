@@ -18,7 +18,7 @@ DISPATCH_KEY = "trunkline.dispatch"
 
 
 class Event(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag=str.lower, gc=False):
-    """Base of all kinds; `kind` is the class name in lower case."""
+    """Base of all kinds; `kind` is the class name in lower case, or the name that logs have of it."""
 
 
 class PushTarget(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -86,7 +86,7 @@ class Claimed(Event, frozen=True):
     node: str
 
 
-class Said(Event, frozen=True):
+class FollowUp(Event, frozen=True, tag="said"):
     """A further message on an open task; `by` is who sent it, if that is not whose task it is."""
 
     message: Message
@@ -197,14 +197,14 @@ class Notified(Event, frozen=True):
     task: Task | None = None
 
 
-class Taken(Event, frozen=True):
+class AnswerRead(Event, frozen=True, tag="taken"):
     """The executor has taken an answer up; `place` counts the answers from 0."""
 
     place: int
 
 
 class QuestionClosed(Event, frozen=True):
-    """A question has no answer: its deadline has passed, or it was withdrawn; `place` is as in `Taken`."""
+    """A question has no answer: its deadline has passed, or it was withdrawn; `place` as in `AnswerRead`."""
 
     place: int
     withdrawn: bool = False
@@ -244,9 +244,9 @@ class Unread(Event, frozen=True):
 
 
 Known = (
-    Submitted | Routed | Claimed | Said | Status | Delta | Chunk | Replied | CancelRequested | Stepped
-    | FlowRows | Parked | ChildEnded | ChildAsked | Notified | Taken | QuestionClosed | PushSet | PushDeleted
-    | Compacted
+    Submitted | Routed | Claimed | FollowUp | Status | Delta | Chunk | Replied | CancelRequested | Stepped
+    | FlowRows | Parked | ChildEnded | ChildAsked | Notified | AnswerRead | QuestionClosed | PushSet
+    | PushDeleted | Compacted
 )  # fmt: skip
 AnyEvent = Known | Unread
 

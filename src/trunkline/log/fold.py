@@ -147,7 +147,7 @@ class State:
                 self.artifacts.add(event)
             case ev.Submitted() | ev.Routed() | ev.Stepped() as event:
                 self._open(event, recorded.at)
-            case ev.Said() as event:
+            case ev.FollowUp() as event:
                 self._said(event, recorded.at)
             case ev.Replied(message=message):
                 self._replied(message, recorded.at)
@@ -162,7 +162,7 @@ class State:
                 self._hear_of_work(event, recorded.at)
             case ev.Compacted() as event:
                 self.artifacts.restore(event)
-            case ev.Taken() | ev.QuestionClosed() as event:
+            case ev.AnswerRead() | ev.QuestionClosed() as event:
                 self._settle_question(event)
             case ev.PushSet(target=target):
                 self._set_push(target)
@@ -236,7 +236,7 @@ class State:
         if self.wake_at is not None and not self.node:
             self.wake_at = at
 
-    def _said(self, event: ev.Said, at: int) -> None:
+    def _said(self, event: ev.FollowUp, at: int) -> None:
         message = event.message
         self.active_at = at
         self._wake(at)
@@ -247,7 +247,7 @@ class State:
             self._keep_question(len(self.questions))
         self._history.append(message)
 
-    def _settle_question(self, event: ev.Taken | ev.QuestionClosed) -> None:
+    def _settle_question(self, event: ev.AnswerRead | ev.QuestionClosed) -> None:
         # Calls that are made together may take up theirs in another order.
         self.taken = max(self.taken, event.place + 1)
         if isinstance(event, ev.QuestionClosed):

@@ -61,7 +61,7 @@ def head_after(task: State, events: Sequence[ev.AnyEvent], at: int) -> Head | No
                 node, changed = "", seq
                 if state not in TERMINAL:
                     wake_at, child = moment or NEVER, awaited
-            case ev.Said() | ev.CancelRequested() | ev.ChildEnded() | ev.ChildAsked() | ev.Notified():
+            case ev.FollowUp() | ev.CancelRequested() | ev.ChildEnded() | ev.ChildAsked() | ev.Notified():
                 if wake_at is not None and not node:
                     wake_at, changed = at, seq
             case ev.Compacted(count=count):

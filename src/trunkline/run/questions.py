@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from trunkline.clock import now_ms
 from trunkline.errors import Unanswered
-from trunkline.log.events import QuestionClosed, Status, Taken
+from trunkline.log.events import AnswerRead, QuestionClosed, Status
 from trunkline.log.fold import State
 from trunkline.run.buffer import EventBuffer
 from trunkline.wire.types import Message, TaskState
@@ -68,7 +68,7 @@ class Questions:
                     raise
             if place >= state.taken:
                 # Before the executor does anything with it: until then a crash costs nothing.
-                self._buffer.put_now(Taken(place))
+                self._buffer.put_now(AnswerRead(place))
                 await self._buffer.drain()
             found = state.answers[place]
         if isinstance(found, Message):

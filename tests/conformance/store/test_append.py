@@ -333,7 +333,7 @@ def test_two_tenants_race_for_one_id(run, store):
     [
         submitted(),
         ev.Claimed("n2"),
-        ev.Said(message("more")),
+        ev.FollowUp(message("more")),
         ev.Status(TaskState.INPUT_REQUIRED, message("which?"), {"k": [1, None, True, 1.5]}),
         ev.Delta("answer", "text", last=True),
         ev.Chunk(Artifact("a", parts=(Part(data={"x": [1]}), Part(raw="aGk="))), append=True, last=True),
@@ -368,7 +368,7 @@ def test_a_kind_of_a_newer_version_is_kept_as_it_is(run, store):
 )  # fmt: skip
 def test_any_text_comes_back_equal(run, store, text):
     async def case():
-        event = ev.Said(message(text))
+        event = ev.FollowUp(message(text))
         await store_append(store, [event])
         assert [record.recorded.event for record in (await store.log.tail(""))[0]] == [event]
         return (await store.log.read(A, "t1"))[0].event.message.parts[0].text
@@ -396,8 +396,8 @@ def test_the_time_of_an_append_is_kept_for_all_its_events(run, store):
 
 def test_roles_and_states_keep_their_spelling(run, store):
     async def case():
-        said = ev.Said(message("x"))
-        spoken = ev.Said(type(said.message)("m", role=Role.AGENT))
+        said = ev.FollowUp(message("x"))
+        spoken = ev.FollowUp(type(said.message)("m", role=Role.AGENT))
         await store_append(store, [spoken, status(TaskState.AUTH_REQUIRED)])
         first, second = await store.log.read(A, "t1")
         return first.event.message.role, second.event.state

@@ -310,7 +310,7 @@ def test_rebuild_stands_at_the_last_listed_change(run, store):
     async def case():
         author = Author(store, "t1")
         await author.append(submitted(), status(), delta(), at=AT)
-        await author.append(delta(), ev.Said(message()), at=AT + 1)
+        await author.append(delta(), ev.FollowUp(message()), at=AT + 1)
         await author.append(ev.Claimed("n2"), delta(), at=AT + 2)
         before = await store.heads.get(A, "t1")
         await store.heads.rebuild()

@@ -72,7 +72,7 @@ def test_without_a_moment_it_is_nobodys_orphan(run, store, clock):
 @pytest.mark.parametrize(
     "event",
     [
-        ev.Said(message()),
+        ev.FollowUp(message()),
         ev.CancelRequested("ann"),
         ev.ChildEnded("c1", TaskState.FAILED),
         ev.ChildAsked("c1", "q"),

@@ -15,7 +15,7 @@ from trunkline.store import tail as module
 from trunkline.store.tail import TailReader
 
 
-class Taken:
+class AnswerRead:
     """A listener that remembers what it was given and what had an effect, and can be waited for."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ def test_all_there_is_and_all_that_comes(run, store, monkeypatch):
     monkeypatch.setattr(module, "PAGE", 3)
 
     async def case():
-        taken = Taken()
+        taken = AnswerRead()
         await store.log.append(A, "t1", 0, deltas(7), at=AT)
         async with reading(store, "one", taken):
             await taken.until(("t1", 7))
@@ -76,7 +76,7 @@ def test_all_there_is_and_all_that_comes(run, store, monkeypatch):
 
 def test_each_name_has_its_own_place_and_goes_on_from_it(run, store):
     async def case():
-        first, second, other = Taken(), Taken(), Taken()
+        first, second, other = AnswerRead(), AnswerRead(), AnswerRead()
         await store.log.append(A, "t1", 0, [delta()], at=AT)
         async with reading(store, "one", first):
             await first.until(("t1", 1))
@@ -90,7 +90,7 @@ def test_each_name_has_its_own_place_and_goes_on_from_it(run, store):
 
 
 def test_a_page_that_was_not_taken_is_given_again(run, store, caplog):
-    class Failing(Taken):
+    class Failing(AnswerRead):
         async def take(self, page) -> bytes:
             if not self.places:
                 self.places.append("failed")
@@ -109,12 +109,12 @@ def test_a_page_that_was_not_taken_is_given_again(run, store, caplog):
 
 
 def test_what_was_saved_has_its_effect_though_the_process_died_before(run, store):
-    class Dying(Taken):
+    class Dying(AnswerRead):
         async def settle(self, batch, number) -> None:
             raise StoreError("killed")
 
     async def case():
-        first, second, third = Dying(), Taken(), Taken()
+        first, second, third = Dying(), AnswerRead(), AnswerRead()
         await store.log.append(A, "t1", 0, deltas(2), at=AT)
         with pytest.raises(StoreError, match="killed"):
             await TailReader(store, "one", first).catch_up()
@@ -132,13 +132,13 @@ def test_what_was_saved_has_its_effect_though_the_process_died_before(run, store
 
 
 def test_what_was_taken_and_not_saved_is_given_again(run, store):
-    class Dying(Taken):
+    class Dying(AnswerRead):
         async def take(self, page) -> bytes:
             await super().take(page)
             raise StoreError("killed")
 
     async def case():
-        first, second = Dying(), Taken()
+        first, second = Dying(), AnswerRead()
         await store.log.append(A, "t1", 0, deltas(2), at=AT)
         with pytest.raises(StoreError, match="killed"):
             await TailReader(store, "one", first).catch_up()
@@ -152,7 +152,7 @@ def test_of_two_under_one_name_each_event_has_its_effect_once(run, store, monkey
     monkeypatch.setattr(module, "PAGE", 7)
 
     async def case():
-        taken = [Taken(), Taken()]
+        taken = [AnswerRead(), AnswerRead()]
         readers = [TailReader(store, "one", one) for one in taken]
         for n in range(20):
             await store.log.append(A, f"t{n}", 0, deltas(2), at=AT)
@@ -167,7 +167,7 @@ def test_of_two_under_one_name_each_event_has_its_effect_once(run, store, monkey
 
 def test_who_asks_while_another_looks_has_all_that_was_there_before(run, store):
     async def case():
-        taken = Taken()
+        taken = AnswerRead()
         reader = TailReader(store, "one", taken)
         looks = []
         for n in range(5):
@@ -183,7 +183,7 @@ def test_who_asks_while_another_looks_has_all_that_was_there_before(run, store):
 @pytest.mark.parametrize("body", [b'{"kind":"claimed"}', b'{"kind":"cla'])
 def test_a_damaged_task_does_not_stop_it(run, store, body):
     async def case():
-        taken = Taken()
+        taken = AnswerRead()
         await store.log.append(A, "t1", 0, [ev.Unread(body)], at=AT)
         await store.log.append(A, "t2", 0, [delta()], at=AT)
         async with reading(store, "one", taken):
@@ -195,7 +195,7 @@ def test_a_damaged_task_does_not_stop_it(run, store, body):
 
 def test_it_ends_with_the_store(run, bench):
     async def case():
-        store, taken = bench.make(), Taken()
+        store, taken = bench.make(), AnswerRead()
         await store.open()
         await store.log.append(A, "t1", 0, [delta()], at=AT)
         running = asyncio.ensure_future(TailReader(store, "one", taken).run())

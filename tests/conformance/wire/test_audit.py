@@ -57,7 +57,7 @@ class Auditor:
                 self.owner, self.node = event.principal, event.node
                 self.last_said = event.message.message_id
                 return event.principal, f"message {event.message.message_id}"
-            case ev.Said():
+            case ev.FollowUp():
                 self.last_said = event.message.message_id
                 return event.by or self.owner, f"message {event.message.message_id}"
             case ev.Claimed():
@@ -84,7 +84,7 @@ class Auditor:
                 | ev.Chunk()
                 | ev.Stepped()
                 | ev.FlowRows()
-                | ev.Taken()
+                | ev.AnswerRead()
                 | ev.Parked()
                 | ev.Compacted()
             ):
@@ -215,7 +215,7 @@ def test_the_log_alone_tells_who_when_for_whom_and_why(shelf: Shelf, tmp_path: P
         ev.Routed,
         ev.Compacted,
         ev.Delta,
-        ev.Taken,
+        ev.AnswerRead,
         ev.QuestionClosed,
         ev.Parked,
         ev.ChildEnded,

@@ -91,7 +91,7 @@ def test_D_17_every_subscriber_hears_everything_of_its_tenant(replicas: Replicas
         leaves = Listener(store)
         running = [asyncio.create_task(each.run(count)) for each, count in ((whole, 5), (some, 2))]
         await leaves.run(1)
-        await append(store, task, ev.Said(Message("m", parts=(Part(text="red"),)), "bob"), at=AT)
+        await append(store, task, ev.FollowUp(Message("m", parts=(Part(text="red"),)), "bob"), at=AT)
         await append(store, task, DONE, at=AT)
         await asyncio.gather(*running)
         names = ["agent.skill.request", "hitl.request.t1", "hitl.response.t1", "agent.skill.response.t1"]
@@ -123,7 +123,7 @@ def test_it_goes_on_behind_what_was_told_wherever_it_was_cut(replicas: Replicas)
             after = cut.last_id
         assert heard == [one.data for one in whole.events]
         # One without the tasks in its memory knows what an answer is.
-        await append(store, task, ev.Said(Message("m", parts=(Part(text="red"),))), at=AT)
+        await append(store, task, ev.FollowUp(Message("m", parts=(Part(text="red"),))), at=AT)
         late = Listener(store, after=after)
         await late.run(1)
         assert late.topics == ["hitl.response.t1"]

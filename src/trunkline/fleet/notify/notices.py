@@ -14,7 +14,7 @@ import msgspec
 from trunkline.errors import Conflict, StoreError
 from trunkline.fleet.health.alerts import FleetAlert
 from trunkline.fleet.notify.notice import Notice
-from trunkline.log.events import QuestionClosed, Replied, Said, Status
+from trunkline.log.events import FollowUp, QuestionClosed, Replied, Status
 from trunkline.log.fold import State
 from trunkline.store.base import Store
 from trunkline.store.mirror import Mirror
@@ -29,7 +29,7 @@ _TRIES = 20
 _decode = msgspec.msgpack.Decoder(list[tuple[str, str]]).decode
 _encode = msgspec.msgpack.Encoder().encode
 # After these a question may be closed.
-ANSWERS = Status | Said | QuestionClosed | Replied
+ANSWERS = Status | FollowUp | QuestionClosed | Replied
 Key = tuple[str, str]
 Revise = Callable[[Notice | None], Notice | None]
 

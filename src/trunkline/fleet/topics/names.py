@@ -25,7 +25,9 @@ PREVIEW = 500
 _NAME, _ROWS = 128, 20
 _CEREMONY = "ceremony:"
 # The kinds that have a topic, perhaps: what belongs to a task needs looking up for no other.
-NAMED = (ev.Submitted, ev.Routed, ev.Said, ev.Status, ev.Chunk, ev.Replied, ev.QuestionClosed, ev.Compacted)
+NAMED = (
+    ev.Submitted, ev.Routed, ev.FollowUp, ev.Status, ev.Chunk, ev.Replied, ev.QuestionClosed, ev.Compacted
+)  # fmt: skip
 Payload = dict[str, Any]
 Topics = Iterator[tuple[str, Payload]]
 
@@ -70,7 +72,7 @@ def topics_of(task: NamedTask, event: ev.AnyEvent, answer: str = "") -> Topics:
             yield from _request(task, message)
         case ev.Routed() if event.refusal:
             yield f"dispatch.dropped.{_segment(event.refusal)}", _dropped(task, event)
-        case ev.Said(message=message, by=by):
+        case ev.FollowUp(message=message, by=by):
             if task.asks:
                 answered = {"answeredBy": by[:_NAME]} if by else {}
                 yield _scoped(task, "hitl.response"), _about(task, text_of(message), **answered)

@@ -26,7 +26,7 @@ from trunkline.flow.engine.run_messages import DEPTH_LIMIT, Mode, RunOrder, mode
 from trunkline.flow.engine.view import RUN_TOO_LARGE
 from trunkline.flow.engine.walk import Ended, Lane, NodeFailed, Walk
 from trunkline.flow.jq.pool import FilterFailed
-from trunkline.log.events import FlowRows, QuestionClosed, Status, Taken
+from trunkline.log.events import AnswerRead, FlowRows, QuestionClosed, Status
 from trunkline.log.fold import BYTES_LIMIT, EVENTS_LIMIT, LIMITS
 from trunkline.run.executor import Work
 from trunkline.wire.types import Message, SendRequest, TaskState
@@ -354,7 +354,7 @@ class Run:
             work.put(FlowRows(rows))
         # With the rows of what was heard: until they are written, a crash lets it be heard again.
         for place in self._takes:
-            work.put(Taken(place))
+            work.put(AnswerRead(place))
         self._takes.clear()
 
     async def _rest(self) -> None:
