@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -84,6 +84,10 @@ class SiteFactory:
         self._configs: PushConfigs | None = None
         # By agent id. Whoever pushes says so to each when the store is open.
         self._operations: dict[str | None, Operations] = {}
+
+    def refuse_work_by(self, check: Callable[[str, str], None]) -> None:
+        """Have somebody asked who refuses work of a tenant and principal before it is read."""
+        self._admission.check_work = check
 
     def of(self, agent: Agent, own: Settings) -> Site:
         """The site of an agent that is made of skills."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
 from typing import Any
+
+import pytest
 
 from tests.conformance.store.given import submitted
 from tests.conformance.store.given import task as stored
@@ -37,6 +40,18 @@ class Till:
             shared=True,
             now_ms=lambda: self.now,
         )
+
+    def count_reads(self) -> list[str]:
+        """The tenants whose tasks the store is asked for from now on."""
+        asked, heads = list[str](), self.store.heads
+        plain = heads.list
+
+        async def counted(tenant: str, *given: Any, **more: Any) -> Any:
+            asked.append(tenant)
+            return await plain(tenant, *given, **more)
+
+        heads.list = counted
+        return asked
 
     def spent(self, tenant: str, principal: str = "") -> tuple[float, int]:
         return self.day.get((tenant, principal), (0.0, 0))
@@ -166,3 +181,50 @@ def test_in_an_hour_there_are_as_many_as_the_rate_has() -> None:
         assert 7 * 59 <= count <= 7 * 60 + 7
 
     run(case)
+
+
+def test_who_has_nothing_left_is_refused_without_the_store_until_there_is_place() -> None:
+    async def case(till: Till) -> None:
+        till.tenants["a"] = TenantQuota(requests_per_minute=2)
+        asked = till.count_reads()
+
+        def known(name: str = "ann") -> str:
+            try:
+                till.quotas.check_known("a", name)
+            except TooManyRequests as refused:
+                return f"{refused.field} {refused.retry_after_s:g}"
+            return ""
+
+        # Nobody knows before somebody was refused.
+        assert [known(), await till.ask(), await till.ask(), known()] == [""] * 4
+        assert await till.ask() == "requests_per_minute 61"
+        before = len(asked)
+        assert [known(), known("bob"), await till.ask()] == ["requests_per_minute 60"] * 3
+        till.now += 59_999
+        assert known() == "requests_per_minute 1" and len(asked) == before
+        # At the very moment at which the first goes out of the minute there is place again.
+        till.now += 1
+        assert [known(), await till.ask(), await till.ask()] == [""] * 3
+        assert (await till.ask()).startswith("requests_per_minute")
+        # What is known of one limit means nothing for another one.
+        till.tenants["a"] = TenantQuota(requests_per_minute=3)
+        assert [known(), await till.ask()] == ["", ""]
+        till.tenants["a"] = TenantQuota(cost_per_day=1.0)
+        till.day["a", ""] = 1.5, 0
+        assert known() == "cost_per_day 300"
+
+    run(case)
+
+
+def test_a_flood_of_refusals_is_a_line_a_second(caplog: pytest.LogCaptureFixture) -> None:
+    async def case(till: Till) -> None:
+        till.tenants["a"] = TenantQuota(requests_per_minute=1)
+        await till.ask()
+        for _ in range(100):
+            till.now += 100
+            assert await till.ask()
+
+    with caplog.at_level(logging.INFO, "trunkline.gateway"):
+        run(case)
+    told = [one.getMessage() for one in caplog.records]
+    assert len(told) == 10 and sum(int(one.rpartition("=")[2]) for one in told) == 91

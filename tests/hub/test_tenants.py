@@ -181,3 +181,34 @@ def test_whatever_a_tenant_names_obeys_its_egress_rule(tmp_path: Path) -> None:
 
     with BackgroundServer(web) as url:
         run(whole(url))
+
+
+def test_who_has_nothing_left_is_refused_before_its_message_is_read_and_may_answer(tmp_path: Path) -> None:
+    (tmp_path / "settings_agent.py").write_text(LOCAL)
+    at = "/v1/a2a/agents/local"
+
+    async def whole() -> None:
+        async with opened(tmp_path, AGENTS, dev=False, key=OPERATOR[1].decode()) as boss:
+            await boss.ready("local")
+            noisy, quiet = await boss.tenant("noisy"), await boss.tenant("quiet")
+            quota = {"quota": {"requests_per_minute": 1}}
+            assert (await boss("PATCH /admin/tenants/noisy", quota))[0] == 200
+            held = params("go", metadata={"skillHint": "hold"})
+            _, sent = await noisy(f"POST {at}/message:send", held)
+            assert (await noisy(f"POST {at}/message:send", params("go")))[0] == 429
+            # What is wrong with a message nobody finds out any more; who reads is served as before.
+            for method in ("SendMessage", "SendStreamingMessage"):
+                wrong = {"jsonrpc": "2.0", "id": 7, "method": method, "params": {"message": 3}}
+                status, told = await noisy(f"POST {at}", wrong)
+                assert (status, told["id"]) == (429, 7) and "requests_per_minute" in str(told)
+                assert (await quiet(f"POST {at}", wrong))[0] == 200
+            assert (await noisy(f"POST {at}/message:send", {"message": 3}))[0] == 429
+            assert (await noisy(f"GET {at}/tasks"))[0] == 200
+            status, told = await noisy(f"POST {at}/message:send", params("yes", taskId=sent["task"]["id"]))
+            assert (status, told["task"]["status"]["state"]) == (200, "TASK_STATE_COMPLETED")
+            # With more allowed it is let in at once.
+            quota = {"quota": {"requests_per_minute": 2}}
+            assert (await boss("PATCH /admin/tenants/noisy", quota))[0] == 200
+            assert (await noisy(f"POST {at}/message:send", params("go")))[0] == 200
+
+    run(whole())

@@ -99,7 +99,8 @@ def test_refusals_are_counted_and_told(caplog: pytest.LogCaptureFixture) -> None
     (line,) = [line for line in page.splitlines() if line.startswith("trunkline_refusals_total{")]
     assert 'reason="RATE_LIMITED"' in line and line.endswith(" 25.0")
     said = [record.getMessage() for record in caplog.records]
-    assert sum("request.refused" in line and "RATE_LIMITED" in line for line in said) == 25
+    # Not a line each: a flood of requests would be one of lines.
+    assert not [line for line in said if line.startswith("request.refused")]
     (told,) = [line for line in said if line.startswith("caller.limited")]
     assert "tenant='default' caller='key-" in told and KEYS[0] not in told
 

@@ -6,6 +6,7 @@ over replicas and restarts; what this process is just opening is counted beside 
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -20,6 +21,7 @@ from trunkline.store.parts import Heads
 from trunkline.store.records import Where
 from trunkline.wire.types import TaskState
 
+log = logging.getLogger("trunkline.gateway")
 # Tenant, and the name of a key; "" for all of a tenant.
 Payer = tuple[str, str]
 _SECOND_MS, _MINUTE_MS = 1000, 60_000
@@ -45,14 +47,15 @@ class Spending(Protocol):
 class _Minute:
     """What one payer was let in for by this process, by the second, and what the store last said of it."""
 
-    __slots__ = ("by_second", "known", "known_at", "met_until", "own_then")
+    __slots__ = ("by_second", "known", "known_at", "met", "met_until", "own_then")
 
     def __init__(self) -> None:
         self.by_second: Counter[int] = Counter()
         self.known = 0
         self.known_at = 0
         self.own_then = 0
-        self.met_until = 0
+        # Until when there is no place under this limit.
+        self.met = self.met_until = 0
 
     def own(self, now: int) -> int:
         first = (now - _MINUTE_MS) // _SECOND_MS
@@ -61,11 +64,12 @@ class _Minute:
         return self.by_second.total()
 
     def wait_s(self, now: int, limit: int) -> int:
-        """How many seconds until there is place again, by what this process knows."""
+        """How many seconds until there is place again, by what this process knows; that is remembered."""
         left = self.own(now)
         for second in sorted(self.by_second):
             left -= self.by_second[second]
             if left < limit:
+                self.met, self.met_until = limit, second * _SECOND_MS + _MINUTE_MS
                 return max(1, second + 61 - now // _SECOND_MS)
         return 1
 
@@ -86,13 +90,13 @@ class MinuteCounts:
 
         Then nothing was counted. Whoever has place for one has place for all of one request.
         """
+        if wait_s := self.known_wait_s(payer, limit):
+            return wait_s
         now = self._now()
         minute = self._minutes.get(payer) or self._new(payer, now)
         own = minute.own(now)
         if own >= limit:
             return minute.wait_s(now, limit)
-        if now < minute.met_until:
-            return ceil((minute.met_until - now) / _SECOND_MS)
         # Counted before the store is asked: others ask meanwhile.
         self.count(payer, count)
         # What this process let in is all there is, once it is old enough to have seen the whole minute.
@@ -100,15 +104,24 @@ class MinuteCounts:
             wait_s = await self._wait_s(payer, minute, now, own, limit)
             if wait_s:
                 minute.by_second[now // _SECOND_MS] -= count
-                minute.met_until = now + wait_s * _SECOND_MS
+                minute.met, minute.met_until = limit, now + wait_s * _SECOND_MS
             return wait_s
         return 0
+
+    def known_wait_s(self, payer: Payer, limit: int) -> int:
+        """After how many seconds a payer may ask again that was refused before; 0 if nobody knows."""
+        minute = self._minutes.get(payer)
+        if minute is None or limit != minute.met:
+            return 0
+        return max(0, ceil((minute.met_until - self._now()) / _SECOND_MS))
 
     def count(self, payer: Payer, count: int) -> None:
         """Count tasks of a payer, or with a number below 0 such as were not opened."""
         now = self._now()
         minute = self._minutes.get(payer) or self._new(payer, now)
         minute.by_second[now // _SECOND_MS] += count
+        if count < 0:
+            minute.met_until = 0
 
     async def _wait_s(self, payer: Payer, minute: _Minute, now: int, own: int, limit: int) -> int:
         if limit < _ROOM or not 0 <= now - minute.known_at < _HOLDS_MS:
@@ -152,6 +165,8 @@ class Quotas:
         self._of_tenant = of_tenant
         self._of_key = of_key
         self._minutes = MinuteCounts(heads, now_ms, shared=shared)
+        self._said_at, self._unsaid = 0, 0
+        self._now = now_ms
         # Tasks that are being opened, which the store does not know yet.
         self._opening: Counter[Payer] = Counter()
 
@@ -165,6 +180,22 @@ class Quotas:
         if tenant == NO_QUOTA and key == NO_QUOTA:
             return None
         return self._counted(order, count, tenant, key)
+
+    def check_known(self, tenant: str, principal: str) -> None:
+        """Refuse who is known to have nothing left without asking the store; who passes may be refused later.
+
+        Raises:
+            TooManyRequests: a limit is met; its name is the field.
+        """
+        limits = (
+            ((tenant, ""), self._of_tenant(tenant)),
+            ((tenant, principal), self._of_key(tenant, principal)),
+        )
+        for payer, quota in limits:
+            self._check_day(payer, quota)
+            limit = quota.requests_per_minute
+            if limit is not None and (wait_s := self._minutes.known_wait_s(payer, limit)):
+                raise self._refusal("requests_per_minute", limit, payer, wait_s)
 
     @asynccontextmanager
     async def _counted(
@@ -185,7 +216,7 @@ class Quotas:
                     taken.append(payer)
                     # Counted twice for a moment, a task may keep another one out; never let one too many in.
                     if before + count + await self._in_work(payer) > quota.concurrent_tasks:
-                        raise _refusal("concurrent_tasks", quota.concurrent_tasks, payer, 1)
+                        raise self._refusal("concurrent_tasks", quota.concurrent_tasks, payer, 1)
             # What the clock asks for is held back by nobody's haste.
             if not order.trigger.startswith(_SCHEDULED):
                 await self._enter(limits, count)
@@ -201,9 +232,9 @@ class Quotas:
             return
         cost, tokens = self._spending.spent(*payer)
         if quota.cost_per_day is not None and cost >= quota.cost_per_day:
-            raise _refusal("cost_per_day", quota.cost_per_day, payer, _DAY_RETRY_S)
+            raise self._refusal("cost_per_day", quota.cost_per_day, payer, _DAY_RETRY_S)
         if quota.tokens_per_day is not None and tokens >= quota.tokens_per_day:
-            raise _refusal("tokens_per_day", quota.tokens_per_day, payer, _DAY_RETRY_S)
+            raise self._refusal("tokens_per_day", quota.tokens_per_day, payer, _DAY_RETRY_S)
 
     async def _enter(self, limits: list[tuple[Payer, TenantQuota]], count: int) -> None:
         entered: list[Payer] = []
@@ -214,7 +245,7 @@ class Quotas:
             if wait_s := await self._minutes.enter(payer, limit, count):
                 for one in entered:
                     self._minutes.count(one, -count)
-                raise _refusal("requests_per_minute", limit, payer, wait_s)
+                raise self._refusal("requests_per_minute", limit, payer, wait_s)
             entered.append(payer)
 
     async def _in_work(self, payer: Payer) -> int:
@@ -225,11 +256,15 @@ class Quotas:
         ]
         return sum([page.total for page in pages])
 
-
-def _refusal(name: str, limit: float, payer: Payer, wait_s: int) -> TooManyRequests:
-    whose = "this key" if payer[1] else "this tenant"
-    return TooManyRequests(
-        f"the limit {name} of {whose} is met: {limit:.15g}; try again in {wait_s} s",
-        retry_after_s=wait_s,
-        field=name,
-    )
+    def _refusal(self, name: str, limit: float, payer: Payer, wait_s: int) -> TooManyRequests:
+        self._unsaid += 1
+        if not 0 <= self._now() - self._said_at < _SECOND_MS:
+            # A flood of requests is not to become a flood of lines.
+            log.info("quota.met tenant=%s limit=%s refused=%d", payer[0], name, self._unsaid)
+            self._said_at, self._unsaid = self._now(), 0
+        whose = "this key" if payer[1] else "this tenant"
+        return TooManyRequests(
+            f"the limit {name} of {whose} is met: {limit:.15g}; try again in {wait_s} s",
+            retry_after_s=wait_s,
+            field=name,
+        )

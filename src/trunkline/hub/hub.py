@@ -232,14 +232,15 @@ class Hub:
         return made
 
     def _quotas(self, host: Host) -> Quotas:
-        records, tenants = self._health.records, self._tenants
-        return Quotas(
+        made = Quotas(
             host.store.heads,
-            records,
-            of_tenant=tenants.quota_of,
+            self._health.records,
+            of_tenant=self._tenants.quota_of,
             of_key=self._key_quota,
             shared=host.store.shared,
         )
+        host.sites.refuse_work_by(made.check_known)
+        return made
 
     def _own_cards(self, tenant: str) -> Cards | None:
         return self._front.cards(tenant) if self.shared else None

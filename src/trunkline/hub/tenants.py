@@ -13,7 +13,7 @@ from trunkline.gateway.audit import Audit
 from trunkline.gateway.closing import TenantClosing
 from trunkline.gateway.mounts import mounted_routes
 from trunkline.gateway.tenant_api import TenantApi
-from trunkline.gateway.tenants import TenantBook, TenantQuota, TenantSettings, filled
+from trunkline.gateway.tenants import Tenant, TenantBook, TenantQuota, TenantSettings, filled
 from trunkline.host import Host
 from trunkline.http.asgi import Receive, Send
 from trunkline.http.asgi import Scope as AsgiScope
@@ -37,6 +37,8 @@ class Tenants:
         self._quota = quota
         self._settings = settings
         self._egress: dict[str, Egress] = {}
+        # What a tenant may use, and what that was made of: asked with every request for work.
+        self._filled: dict[str, tuple[Tenant, TenantQuota]] = {}
         # Told the id of each tenant that has changed.
         self.changed: Callable[[str], None] = lambda tenant: None
         # Has the files of a tenant removed whose data go.
@@ -63,7 +65,12 @@ class Tenants:
     def quota_of(self, tenant: str) -> TenantQuota:
         """The limits of a tenant."""
         found = self.book.find(tenant)
-        return self._quota if found is None else filled(found.quota, self._quota)
+        if found is None:
+            return self._quota
+        known = self._filled.get(tenant)
+        if known is None or known[0] is not found:
+            known = self._filled[tenant] = found, filled(found.quota, self._quota)
+        return known[1]
 
     def settings_of(self, tenant: str) -> TenantSettings:
         """How a tenant is served."""

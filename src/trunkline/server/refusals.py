@@ -99,6 +99,9 @@ def note(exchange: Exchange, seen: TraceSeen, refused: errors.Refused) -> None:
     # No text of the refusal: it may quote the caller. The reason and the field are ours; a path is
     # written in ASCII with escapes, or a line end in it would forge a line of the log.
     seen.outcome = code_of(refused).reason
+    if isinstance(refused, errors.TooManyRequests):
+        # Who counts them says so once a second: there may be very many.
+        return
     log.info("request.refused path=%a reason=%s field=%s", exchange.path[:64], seen.outcome, refused.field)
 
 

@@ -34,6 +34,7 @@ from trunkline.wire.types import TaskQuery
 from trunkline.wire.writer import Dialect
 
 _UNREAD = Envelope()
+_ASKING = (Operation.SEND, Operation.STREAM)
 # What a stream shall tell, and how it is written.
 Following = tuple[Subscription, StreamEncoding]
 Handler = Callable[[Exchange, TraceSeen], Awaitable[Following | None]]
@@ -135,6 +136,7 @@ class Site:
             operation, version = rpc.operation_of(envelope.method, _asked(exchange))
             seen.operation = NAMES[operation]
             permit(principal, NEEDED[operation], INSTEAD.get(operation))
+            self._check_work(principal, operation, body)
             dialect = Dialect.V1 if version is Version.V1 else Dialect.V03
             caller = self._caller(exchange, principal, dialect, wait=self._wait)
             answer = None
@@ -190,6 +192,7 @@ class Site:
             if call.tenant and call.tenant != principal.tenant:
                 raise errors.RouteNotFound("no such path here; the card names the interfaces")
             body = await self._read_body.json(exchange)
+            self._check_work(principal, call.operation, body)
             wait = self._wait and dialect is Dialect.V1
             caller = self._caller(exchange, principal, dialect, wait=wait)
             given = query(exchange)
@@ -214,6 +217,11 @@ class Site:
         status = rest.success_status(call, dialect)
         await exchange.respond(status, answer, rest.media_type(exchange, dialect))
         return None
+
+    def _check_work(self, principal: Principal, operation: Operation, body: bytes) -> None:
+        # What may be an answer is judged where it has been read: answers cost nobody anything.
+        if operation in _ASKING and b"taskId" not in body and b"task_id" not in body:
+            self._admission.check_work(principal.tenant, principal.name)
 
     def _caller(self, exchange: Exchange, principal: Principal, dialect: Dialect, *, wait: bool) -> Caller:
         headers = exchange.headers
