@@ -10,6 +10,7 @@ from typing import Any
 from bench.generator import run
 from bench.scenario import Sample, Scale
 from bench.servers import Contender
+from trunkline.cli.serve import collect_garbage_rarely
 from trunkline.flow.local import LocalFlows
 from trunkline.flow.port import FlowCaller
 from trunkline.log.events import Chunk, Status
@@ -87,6 +88,8 @@ def flow(contender: Contender, scale: Scale) -> Sample:
 
 async def _measure(url: str, scale: Scale, *, sends: bool) -> Sample:
     coder = Coder()
+    # As in a process that serves, for runs and sends alike.
+    collect_garbage_rarely()
     async with LocalFlows(url, carried=[HostedAgent("coder", coder)], agents=coder) as flows:
         once = _send if sends else _run
         begin = perf_counter() + scale.warm

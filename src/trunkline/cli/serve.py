@@ -217,6 +217,13 @@ def serve_alone(host: Host, *, has_keys: bool = False, then: Callable[[], None] 
         remove_admin_endpoint(settings, token)
 
 
+def collect_garbage_rarely() -> None:
+    """Have garbage collected as seldom as a process can bear that serves many requests."""
+    # What is loaded by now stays; a young generation of 700 would be collected every few requests.
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 50)
+
+
 def serve_host(
     host: Host,
     sockets: list[socket.socket],
@@ -228,9 +235,7 @@ def serve_host(
     chosen = host.settings
     set_up_logs(chosen.log_level, chosen.log_format)
     sys.setswitchinterval(SWITCH_S)
-    # What is loaded by now stays; a young generation of 700 would be collected every few requests.
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 50)
+    collect_garbage_rarely()
 
     def listening(port: int) -> None:
         host.callbacks.own = own_address(chosen.host, port)
