@@ -50,6 +50,7 @@ def test_a_message_without_one_opens_a_root(metadata: Metadata | None) -> None:
         {"hops": 0},
         {"hops": 3.0, "budget": 2.0, "deadline": float(NOW + 1000)},
         {"budget": 1_000_000},
+        {"cost": 0.01},
         {"root": "r", "unknown": [1]},
         {"hops": None, "budget": None, "deadline": None},
     ],
@@ -65,6 +66,7 @@ def test_what_may_go_on(chain: Any, within: str) -> None:
         ({"hops": 8}, "CHAIN_HOPS", "hop_limit is 8"),
         ({"hops": 99, "budget": 5}, "CHAIN_HOPS", "hop_limit"),
         ({"budget": 0}, "CHAIN_BUDGET", "task_budget"),
+        ({"cost": 0}, "CHAIN_COST", "spent"),
         ({"deadline": NOW}, "CHAIN_DEADLINE", "deadline"),
         ({"deadline": 0}, "CHAIN_DEADLINE", "deadline"),
     ],
@@ -251,3 +253,22 @@ def test_a_deadline_ends_what_runs_and_not_what_waits(asks: bool, monkeypatch: p
             assert reason(feed) == "The deadline that came with the message has passed."
 
     run(main())
+
+
+def test_of_a_cost_each_call_hands_on_a_half_of_what_is_left() -> None:
+    grants, state = Grants(BOUNDS), _state({"cost": 8})
+    assert grants.cost_left(state) == 8.0
+    assert grants.take(state)["cost"] == 4.0
+    grants.spent = 2.0
+    assert (grants.cost_left(state), grants.take(state)["cost"]) == (2.0, 1.0)
+    grants.spent = 3.5
+    with pytest.raises(UnsupportedOperation) as refused:
+        grants.take(state)
+    assert refused.value.details["reason"] == "CHAIN_COST"
+    assert Grants(BOUNDS).cost_left(_state()) is None and "cost" not in Grants(BOUNDS).take(_state())
+
+
+@pytest.mark.parametrize("cost", ["1", -1, True, float("nan"), float("inf"), []])
+def test_a_cost_is_a_number_of_dollars(cost: Any) -> None:
+    with pytest.raises(InvalidParams, match="number of dollars"):
+        check(_request({"cost": cost}), BOUNDS, NOW)

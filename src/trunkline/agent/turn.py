@@ -75,7 +75,6 @@ class Turn:
         "_begun",
         "_coalesce",
         "_count",
-        "_bounds",
         "_grants",
         "_held",
         "_loop",
@@ -98,9 +97,7 @@ class Turn:
         self.skill = skill
         # What the written answer is called as an artifact.
         self.answer_name = ""
-        self._bounds = bounds
-        # Most turns call nobody.
-        self._grants: Grants | None = None
+        self._grants = Grants(bounds)
         self._reachable = reachable
         # What the run says of itself; most say nothing.
         self.report: RunReport | None = None
@@ -186,10 +183,14 @@ class Turn:
         """For a message to another agent, under `trunkline.chain` in its metadata; a new one for each.
 
         Raises:
-            Refused: the chain of agents is too long, or has made as many tasks as it may.
+            Refused: the chain of agents is too long, has made as many tasks as it may, or costs too much.
         """
-        self._grants = self._grants or Grants(self._bounds)
         return self._grants.take(self._work.state)
+
+    @property
+    def cost_left(self) -> float | None:
+        """What the task and those it calls may still cost, in dollars; None if its caller set no bound."""
+        return self._grants.cost_left(self._work.state)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -245,7 +246,7 @@ class Turn:
 
     async def status(self, text: str, metadata: Metadata | None = None) -> None:
         """Say what is going on; it stays on the task until the next word."""
-        message = self._message(read_parts("text", text))
+        message = self._message(read_parts("text", text), None)
         await self.record(Status(TaskState.WORKING, message, read_metadata("metadata", metadata)))
 
     async def artifact(
@@ -397,9 +398,7 @@ class Turn:
         """A message of the agent; returned from a skill before any output it is the direct answer."""
         return self._message(read_parts("content", content), read_metadata("metadata", metadata))
 
-    def _message(
-        self, parts: tuple[Part, ...], metadata: Metadata | None = None, *, message_id: str = ""
-    ) -> Message:
+    def _message(self, parts: tuple[Part, ...], metadata: Metadata | None, message_id: str = "") -> Message:
         return Message(
             message_id=message_id or self._work.ids.new(),
             context_id=self.context_id,
@@ -489,6 +488,7 @@ class Turn:
         self._reports().add_usage(
             Usage(input_tokens, output_tokens, cache_creation_input_tokens, cache_read_input_tokens, cost_usd)
         )
+        self._grants.spent += cost_usd or 0.0
 
     def confidence(self, value: float, explanation: str = "") -> None:
         """Say how sure the answer is; clamped to 0..1, reported as `confidence-v1`."""

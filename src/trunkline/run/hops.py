@@ -1,4 +1,4 @@
-"""What one agent tells the next of the chain of tasks they are part of: hops, budget and deadline.
+"""What one agent tells the next of the chain of tasks they are part of: hops, budget, cost and deadline.
 
 It travels in the metadata of messages, and nowhere else: the message that opened a task is in its log,
 so whoever goes on with the task reads the same. Pure; the time is passed in.
@@ -17,7 +17,7 @@ from trunkline.log.fold import State
 from trunkline.wire.types import Message, Metadata, SendRequest
 
 KEY = "trunkline.chain"
-HOPS, BUDGET, DEADLINE = "CHAIN_HOPS", "CHAIN_BUDGET", "CHAIN_DEADLINE"
+HOPS, BUDGET, DEADLINE, COST = "CHAIN_HOPS", "CHAIN_BUDGET", "CHAIN_DEADLINE", "CHAIN_COST"
 _LONGEST_ROOT = 256
 _LARGEST = 2**53
 # A run may ask from several threads; handing out takes no time, so that one lock is enough for all.
@@ -35,12 +35,14 @@ class Hops(Struct, frozen=True):
     """Where a task stands: its root, how many tasks are before it, how many may be made, and until when.
 
     `budget` counts the task that the message opens; without one there is no limit but the reader's own.
+    `cost` is what the task and all below it may cost, in dollars.
     """
 
     root: str = ""
     hops: int = 0
     budget: int | None = None
     deadline: int | None = None
+    cost: float | None = None
 
 
 def check(request: SendRequest, bounds: Bounds, now_ms: int) -> None:
@@ -62,6 +64,8 @@ def check(request: SendRequest, bounds: Bounds, now_ms: int) -> None:
         raise _refused(
             BUDGET, "the chain has made as many tasks as it may; its first agent's task_budget says how many"
         )
+    if chain.cost is not None and chain.cost <= 0:
+        raise _refused(COST, "what the chain may cost is spent")
     if chain.deadline is not None and chain.deadline <= now_ms:
         raise _refused(DEADLINE, "the deadline of the chain has passed; nobody waits for the answer")
 
@@ -92,13 +96,24 @@ def deadline(state: State) -> int | None:
 
 
 class Grants:
-    """What one run gives to those it calls: a share of what its task may still make, so never too much."""
+    """What one run gives to those it calls: a share of what its task may still make, so never too much.
 
-    __slots__ = ("_bounds", "_left")
+    `spent` is what the run itself has cost so far.
+    """
+
+    __slots__ = ("_bounds", "_given", "_left", "spent")
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
         self._left: int | None = None
+        self._given = 0.0
+        self.spent = 0.0
+
+    def cost_left(self, state: State) -> float | None:
+        """What the task and all below it may still cost; None if nobody has set a bound."""
+        chain = _recorded(state)
+        # What was given away counts as spent: what becomes of it below is not always told.
+        return None if chain is None or chain.cost is None else chain.cost - self.spent - self._given
 
     def take(self, state: State) -> Metadata:
         """The chain for one message to another agent.
@@ -122,10 +137,16 @@ class Grants:
                     BUDGET,
                     f"task {state.task_id} has handed out all of its part of task_budget ({bounds.tasks})",
                 )
+            dollars = self.cost_left(state)
+            if dollars is not None and dollars <= 0:
+                raise _refused(COST, f"task {state.task_id} has spent what it may cost")
+            # Half of it, so that something is left for its own work and for others.
+            self._given += (dollars or 0.0) / 2
             # Enough for a line as long as it may be; and much stays for others, however many are called.
             share = min(self._left, max(bounds.hops - hops, self._left // 8))
             self._left -= share
         given: Metadata = {"root": chain.root or state.task_id, "hops": hops, "budget": share}
+        given |= {} if dollars is None else {"cost": dollars / 2}
         return given if chain.deadline is None else {**given, "deadline": chain.deadline}
 
 
@@ -162,7 +183,17 @@ def _chain(given: object, place: str) -> Hops:
             f"{place}.root: expected at most {_LONGEST_ROOT} printable characters", field=f"{place}.root"
         )
     hops = _number(members, "hops", place)
-    return Hops(root, hops or 0, _number(members, "budget", place), _number(members, "deadline", place))
+    budget, deadline = _number(members, "budget", place), _number(members, "deadline", place)
+    return Hops(root, hops or 0, budget, deadline, _dollars(members, place))
+
+
+def _dollars(members: Mapping[str, object], place: str) -> float | None:
+    value = members.get("cost")
+    if value is None:
+        return None
+    if type(value) not in (int, float) or not 0 <= cast("float", value) <= _LARGEST:
+        raise InvalidParams(f"{place}.cost: expected a number of dollars, 0 or more", field=f"{place}.cost")
+    return float(cast("float", value))
 
 
 def _number(members: Mapping[str, object], name: str, place: str) -> int | None:

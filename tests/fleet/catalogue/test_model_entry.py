@@ -81,13 +81,10 @@ def test_other_agents_have_none_of_it(members: dict[str, Any]) -> None:
         read_entry({"name": "a", "url": "http://a.test", **members}, "file")
 
 
-@pytest.mark.parametrize(
-    ("base", "words"), [("ftp://x", "no http"), ("http://a.test", "only models of openai")]
-)
-def test_an_address_is_of_openai_and_one(base: str, words: str) -> None:
-    provider = "anthropic" if "openai" in words else "openai"
-    with pytest.raises(InvalidParams, match=words):
-        read_entry({"name": "a", "model": f"{provider}:x", "baseUrl": base}, "file")
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+def test_an_address_is_one(provider: str) -> None:
+    with pytest.raises(InvalidParams, match="no http"):
+        read_entry({"name": "a", "model": f"{provider}:x", "baseUrl": "ftp://x"}, "file")
 
 
 def test_a_mistake_in_a_file_is_named_with_its_line(tmp_path: Path) -> None:

@@ -1,24 +1,14 @@
-"""A server that speaks like OpenAI's chat completions over real HTTP, and answers what a test says."""
+"""A server that speaks like those of models over real HTTP, and answers what a test says."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-
-@dataclass
-class Reply:
-    """One answer: text in pieces, calls of tools, or an error; a stream stops at `hold` after its first piece."""
-
-    pieces: Sequence[str] = ()
-    calls: Sequence[tuple[str, Any]] = ()
-    status: int = 200
-    error: dict[str, Any] = field(default_factory=dict)
-    hold: threading.Event | None = None
+from tests.gateway.model.protocols import HEAD, Reply, events
 
 
 class ModelServer:
@@ -64,35 +54,14 @@ class ModelServer:
                 self.end_headers()
                 self.close_connection = True
                 try:
-                    for n, piece in enumerate(reply.pieces):
-                        self._event({"content": piece})
-                        if n == 0 and reply.hold is not None:
+                    for event in events(self.path, reply, len(outer.asked)):
+                        self.wfile.write(event)
+                        self.wfile.flush()
+                        if reply.hold is not None and reply.pieces and reply.pieces[0].encode() in event:
                             reply.hold.wait(60)
-                    for n, (name, arguments) in enumerate(reply.calls):
-                        said = arguments if isinstance(arguments, str) else json.dumps(arguments)
-                        function = {"name": name, "arguments": said}
-                        call = {
-                            "index": n,
-                            "id": f"call_{len(outer.asked)}_{n}",
-                            "type": "function",
-                            "function": function,
-                        }
-                        self._event({"tool_calls": [call]})
-                    self._event({}, "tool_calls" if reply.calls else "stop")
-                    usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
-                    self._data({**_HEAD, "object": "chat.completion.chunk", "choices": [], "usage": usage})
-                    self.wfile.write(b"data: [DONE]\n\n")
                 except OSError:
                     # Whoever asked is gone.
                     pass
-
-            def _event(self, delta: dict[str, Any], finish: str | None = None) -> None:
-                choice = {"index": 0, "delta": delta, "finish_reason": finish}
-                self._data({**_HEAD, "object": "chat.completion.chunk", "choices": [choice]})
-
-            def _data(self, value: Any) -> None:
-                self.wfile.write(f"data: {json.dumps(value)}\n\n".encode())
-                self.wfile.flush()
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass
@@ -110,14 +79,14 @@ class ModelServer:
         self._server.server_close()
 
 
-_HEAD = {"id": "chatcmpl-1", "created": 1, "model": "small"}
-
-
 def _completion(reply: Reply) -> dict[str, Any]:
     message = {"role": "assistant", "content": "".join(reply.pieces)}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
     usage = {"prompt_tokens": 50, "completion_tokens": 5, "total_tokens": 55}
-    return {**_HEAD, "object": "chat.completion", "choices": [choice], "usage": usage}
+    return {**HEAD, "object": "chat.completion", "choices": [choice], "usage": usage}
+
+
+__all__ = ["ModelServer", "Reply", "results", "told"]
 
 
 def results(body: dict[str, Any]) -> list[str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.gateway.model.hub import answer, named, opened, run
+import pytest
+
+from tests.gateway.model.hub import answer, named, opened, reason, run
 from tests.gateway.model.openai_server import ModelServer, Reply, results, told
 from tests.hub.remote_agents import RemoteAgent, RemoteAgents
 from trunkline.mock.serve import BackgroundServer
@@ -76,3 +78,48 @@ def test_a_model_lists_reads_and_calls_agents_elsewhere_and_no_others(tmp_path: 
 
     with BackgroundServer(RemoteAgents(far)) as base:
         run(scene(base))
+
+
+CHAIN = """
+agents:
+  - {name: helper, model: "openai:small", capabilities: [/agent]}
+  - {name: writer, model: "openai:small", role: poet}
+"""
+# One call of the model, by the usual price of tokens.
+CALL_USD = (100 * 3 + 10 * 15) / 1e6
+
+
+def test_what_a_chain_may_cost_holds_for_a_model_and_those_that_it_asks(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def both(body: dict[str, Any]) -> Reply:
+        if "poet" in told(body).partition("\n")[0]:
+            return Reply(["a verse"])
+        return Reply(calls=[("agent", {"name": "writer", "message": "more"})])
+
+    async def scene() -> None:
+        with ModelServer(both) as server:
+            async with opened(tmp_path, CHAIN, OPENAI_BASE_URL=server.url) as ask:
+                for name in ("helper", "writer"):
+                    await ask.ready(name)
+                # Enough for three calls: one of its own, half of the rest for who is asked, and one more.
+                chain = {"trunkline.chain": {"cost": 3 * CALL_USD}}
+                task = await ask.say("helper", "go", metadata=chain)
+                assert reason(task).startswith("budget_spent: "), reason(task)
+                assert 3 <= len(server.asked) <= 4
+                assert "chain.cost task=" in caplog.text
+                # One that is given nothing is not even begun.
+                spent = {"trunkline.chain": {"cost": 0}}
+                message = {
+                    "messageId": "m",
+                    "role": "ROLE_USER",
+                    "parts": [{"text": "go"}],
+                    "metadata": spent,
+                }
+                _, refused = await ask("POST /v1/a2a/agents/helper/message:send", {"message": message})
+                assert refused["task"]["status"]["state"] == "TASK_STATE_REJECTED"
+                assert "may cost is spent" in reason(refused["task"])
+                _, children = await ask("GET /api/tasks?agent=writer")
+                assert [one["state"] for one in children["items"]][-1] == "completed"
+
+    run(scene())

@@ -409,3 +409,60 @@ def test_an_advisor_that_is_off_is_not_asked(tmp_path: Path) -> None:
                 ]
 
     run(scene())
+
+
+ENDLESS = b'data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"small","choices":[{"index":0,"delta":%b,"finish_reason":null}]}\n\n'
+HOSTILE = {
+    "no-events": ([b"\x00\xff\xfe garbage\n\n" * 10], "provider_error: "),
+    "no-json": ([b"data: {\n\n"], "provider_error: "),
+    "cut-off": ([ENDLESS % b'{"content":"a"}'], ""),
+    "endless-words": ([ENDLESS % (b'{"content":"%b"}' % (b"x" * 200_000))] * 30, "limit_reached: "),
+    "giant-arguments": (
+        [
+            ENDLESS
+            % (
+                b'{"tool_calls":[{"index":0,"id":"x","type":"function","function":'
+                b'{"name":"list","arguments":"%b"}}]}' % (b"x" * 200_000)
+            )
+        ]
+        * 30,
+        "limit_reached: ",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_whatever_a_server_of_models_sends_the_task_ends_and_others_are_served(
+    tmp_path: Path, name: str
+) -> None:
+    raw, why = HOSTILE[name]
+
+    async def scene() -> None:
+        with ModelServer(lambda body: Reply(raw=raw) if "go" in str(body) else Reply(["Fine."])) as server:
+            async with model(tmp_path, entry(capabilities='["/list"]'), server) as ask:
+                await ask.ready("helper")
+                task = await ask.say("helper", "go")
+                assert not why or reason(task).startswith(why), task["status"]
+                assert answer(await ask.say("helper", "still there?")) == "Fine."
+
+    run(scene())
+
+
+def test_calls_beyond_the_limit_are_no_events_and_thousands_end_the_task(tmp_path: Path) -> None:
+    def many(body: dict[str, Any]) -> Reply:
+        if "all" in str(body["messages"][1]["content"]):
+            return Reply(calls=[("exec", {})] * 1001)
+        return (
+            Reply(["Done."]) if results(body) else Reply(calls=[("none", "not json"), *[("list", {})] * 99])
+        )
+
+    async def scene() -> None:
+        agents = entry(capabilities='["/list"]', limits="{toolCalls: 5}")
+        with ModelServer(many) as server:
+            async with model(tmp_path, agents, server) as ask:
+                await ask.ready("helper")
+                task = await ask.say("helper", "some")
+                assert len(named(task, "tool_call")) == 5 and len(results(server.asked[-1])) == 100
+                assert reason(await ask.say("helper", "all")).startswith("limit_reached: 1001 calls")
+
+    run(scene())

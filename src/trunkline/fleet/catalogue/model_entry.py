@@ -14,8 +14,6 @@ from trunkline.peer.remote import check_address
 MODEL_ENTRY = "model.entry"
 Brevity = Literal["lite", "full", "ultra"]
 _MODEL = re.compile(r"[a-z][a-z0-9-]{0,62}:[!-~]{1,200}")
-# Providers whose models may be served at an address of the operator's own.
-_ADDRESSED = frozenset({"openai", "openai-chat", "openai-responses"})
 _Text = Annotated[str, Meta(max_length=4096)]
 _Long = Annotated[str, Meta(max_length=16_384)]
 # By capability: the id of the skill that a card shows for it, and what it lets the agent do.
@@ -137,7 +135,7 @@ def read_model(model: str, form: ModelForm, api_key_env: str, *, searches: bool)
         _check_model(advisor.model, "advisor" if isinstance(form.advisor, str) else "advisor.model")
     _check_capabilities(form.capabilities, searches=searches)
     if form.base_url:
-        _check_address(form.base_url, model)
+        _check_address(form.base_url)
     return ModelEntry(
         model=model,
         role=form.role,
@@ -162,9 +160,7 @@ def _check_model(model: str, field: str) -> None:
         raise InvalidParams("a model is provider:name, as openai:gpt-5-mini", field=field)
 
 
-def _check_address(url: str, model: str) -> None:
-    if model.partition(":")[0] not in _ADDRESSED:
-        raise InvalidParams("only models of openai may be served elsewhere", field="baseUrl")
+def _check_address(url: str) -> None:
     try:
         check_address(url)
     except Misuse:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from inspect import signature
 from typing import Any, Protocol
 
 from pydantic_ai.exceptions import UserError
@@ -60,21 +61,21 @@ class ProviderModels:
         key = called, given.get("base_url", ""), given.get("api_key", "")
         known = self._providers.get(key)
         if known is None:
-            known = self._providers[key] = infer_provider_class(called)(**given)
+            known = self._providers[key] = _made(called, given)
         return known
 
     def _given(self, provider: str, base_url: str, api_key_env: str) -> dict[str, str]:
         """What the operator has said of where a provider is, and with which key."""
-        found: dict[str, str] = {}
+        address, key = base_url, ""
         if provider in _OPENAI:
             address = base_url or self._variable("OPENAI_BASE_URL") or ""
             # A key is for whom it was given: that of the environment is not shown to an entry's own server.
             key = "" if base_url else self._variable("OPENAI_API_KEY") or ""
-            found = {"base_url": address} if address else {}
-            found |= {"api_key": key or _NO_KEY} if key or address else {}
+        found = {"base_url": address} if address else {}
         if api_key_env:
-            found["api_key"] = self._variable(api_key_env) or ""
-        return found
+            return {**found, "api_key": self._variable(api_key_env) or ""}
+        # Other libraries look for a key of theirs too, if they are given none.
+        return {**found, "api_key": key or _NO_KEY} if key or address else found
 
     async def close(self) -> None:
         """See `ModelSource`."""
@@ -84,6 +85,21 @@ class ProviderModels:
             # Whoever leaves it last closes what it holds.
             async with provider:
                 pass
+
+
+def _made(called: str, given: dict[str, str]) -> Provider[Any]:
+    """A provider of this name, where the operator says it is.
+
+    Raises:
+        UserError: it cannot be what was said of it.
+    """
+    kind = infer_provider_class(called)
+    members = signature(kind.__init__).parameters
+    for name in given:
+        if name not in members:
+            what = "baseUrl" if name == "base_url" else "apiKeyEnv"
+            raise UserError(f"{called} takes no {what}; its library has variables of its own")
+    return kind(**given)
 
 
 def _first_line(error: Exception) -> str:

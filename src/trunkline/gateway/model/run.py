@@ -27,6 +27,7 @@ from pydantic_ai.messages import (
     TextPart,
     TextPartDelta,
     ToolCallPart,
+    ToolCallPartDelta,
     ToolReturnPart,
     UserPromptPart,
 )
@@ -73,6 +74,8 @@ from trunkline.wire.types import Message
 
 log = logging.getLogger("trunkline.gateway")
 RESPONSE, TOOL_CALL = "response", "tool_call"
+# What a model may say at once, in characters of words and of arguments; and how many calls of tools.
+ANSWER_LIMIT, CALLS_LIMIT = 4 << 20, 1000
 _ADVICE = "You advise another agent. Answer its question briefly and plainly."
 # Why a message is not read, as callers are told.
 _REFUSALS: dict[type[Refused], str] = {
@@ -114,8 +117,11 @@ class ModelRun:
         messages = conversation(self._before(), entry.memory, files, asked)
         cast("ModelRequest", messages[-1]).instructions = told
         for _ in range(entry.limits.model_calls):
+            self._check_cost()
             response = await self._ask(model, messages)
             messages.append(response)
+            if len(response.tool_calls) > CALLS_LIMIT:
+                turn.fail(f"limit_reached: {len(response.tool_calls)} calls of tools at once.")
             parts: list[ModelRequestPart] = [await self._use(call) for call in response.tool_calls]
             if not parts:
                 refused = await self._judged(_said(response)) if self._gate else ""
@@ -124,6 +130,12 @@ class ModelRun:
                 parts = [UserPromptPart(f"Your advisor does not let this out: {refused} Answer again.")]
             messages.append(ModelRequest(parts=parts, instructions=told))
         turn.fail(f"limit_reached: {entry.limits.model_calls} calls of the model have brought no end.")
+
+    def _check_cost(self) -> None:
+        left = self._turn.cost_left
+        if left is not None and left <= 0:
+            log.warning("chain.cost task=%s agent=%s left=%.6f", self._turn.task_id, self._agent, left)
+            self._turn.fail("budget_spent: what the caller allows this task to cost is spent.")
 
     # What it was told.
 
@@ -190,7 +202,7 @@ class ModelRun:
         return answered
 
     async def _streamed(self, model: Model, messages: Sequence[ModelMessage], between: str) -> ModelResponse:
-        turn, entry = self._turn, self._entry
+        turn, entry, size = self._turn, self._entry, 0
         parameters = ModelRequestParameters(
             function_tools=[
                 ToolDefinition(name=name, description=tool.description, parameters_json_schema=tool.schema)
@@ -208,6 +220,9 @@ class ModelRun:
                 ) as stream,
             ):
                 async for event in stream:
+                    size += _size(event)
+                    if size > ANSWER_LIMIT:
+                        turn.fail("limit_reached: the model answers without an end.")
                     if (text := _text(event)) and not self._gate:
                         await turn.write(between + text)
                         between = ""
@@ -257,8 +272,10 @@ class ModelRun:
     async def _use(self, call: ToolCallPart) -> ToolReturnPart:
         """Do what the model calls for; whatever comes of it, the model is told."""
         self._uses += 1
-        used = await self._used(call)
-        if self._entry.artifacts:
+        is_beyond = self._uses > self._entry.limits.tool_calls
+        used = _too_many(self._entry.limits.tool_calls) if is_beyond else await self._used(call)
+        # Beyond the limit each of them would be one more event of the task.
+        if self._entry.artifacts and not is_beyond:
             label = (used.label or call.tool_name)[:NAME_SHOWN]
             await self._turn.artifact(data={"tool": label, "ok": used.ok}, name=TOOL_CALL)
         text = used.text if used.ok or used.is_framed else f"ERR: {used.text}"
@@ -279,8 +296,6 @@ class ModelRun:
                 f"/{name}"[:NAME_SHOWN],
             )
             return Used(False, f"the capability /{name[:NAME_SHOWN]} is not granted to this agent")
-        if self._uses > self._entry.limits.tool_calls:
-            return Used(False, f"no more than {self._entry.limits.tool_calls} tool calls in one task")
         try:
             form = read_arguments(tool, call.args)
         except Misuse as error:
@@ -378,6 +393,26 @@ class ModelRun:
             return Used(False, reason_of(code))
         recorded = ModelMessagesTypeAdapter.dump_python([response], mode="json")
         return Used(True, response.text or "", recorded)
+
+
+def _too_many(limit: int) -> Used:
+    return Used(False, f"no more than {limit} tool calls in one task")
+
+
+def _size(event: ModelResponseStreamEvent) -> int:
+    """How much has come with an event, of whatever kind."""
+    match event:
+        case PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
+            return len(text)
+        case PartDeltaEvent(delta=ToolCallPartDelta(args_delta=str(text))):
+            return len(text)
+        case PartStartEvent(part=TextPart(content=text)):
+            return len(text)
+        case PartStartEvent(part=ToolCallPart(args=str(text))):
+            return len(text)
+        case _:
+            # Also what says nothing is counted, so that there is an end of it.
+            return 1
 
 
 def _said(response: ModelResponse) -> str:
