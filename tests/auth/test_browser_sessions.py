@@ -7,7 +7,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from trunkline.auth.browser_sessions import COOKIE, KIND, LASTS_S, BrowserSessions, session_cookie
+from trunkline.auth.browser_sessions import (
+    COOKIE,
+    KIND,
+    LASTS_S,
+    BrowserSessions,
+    cookie_name,
+    session_cookie,
+)
 from trunkline.auth.identity import ClosedTenants, Identity
 from trunkline.auth.key_store import KeyStore
 from trunkline.auth.keys import Keyring
@@ -143,3 +150,15 @@ def test_where_nothing_can_be_sealed_nobody_signs_in() -> None:
             identity.known(office.begin())
 
     at_office(work)
+
+
+def test_two_servers_on_one_host_have_cookies_of_their_own() -> None:
+    both = b"trunkline_session_8000=one; trunkline_session_8001=two; trunkline_session=three"
+    for host, name, value in [
+        (b"localhost:8000", b"trunkline_session_8000", "one"),
+        (b"[::1]:8001", b"trunkline_session_8001", "two"),
+        (b"hub.example", b"trunkline_session", "three"),
+        (b"hub.example:8; x=1", b"trunkline_session", "three"),
+    ]:
+        headers = {b"host": host, b"cookie": both}
+        assert (cookie_name(headers), session_cookie(headers)) == (name, value)

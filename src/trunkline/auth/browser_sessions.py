@@ -125,11 +125,18 @@ class BrowserSessions:
         return session is not None and self._whose(session) is not None
 
 
+def cookie_name(headers: Mapping[bytes, bytes]) -> bytes:
+    """The name of the cookie where a browser has this server: cookies know hosts, and not their ports."""
+    port = headers.get(b"host", b"").rpartition(b":")[2]
+    return COOKIE + b"_" + port if port.isdigit() else COOKIE
+
+
 def session_cookie(headers: Mapping[bytes, bytes]) -> str:
     """The cookie of a session in the headers of a request; empty if there is none."""
+    wanted = cookie_name(headers)
     for cookie in headers.get(b"cookie", b"").split(b";"):
         name, _, value = cookie.strip().partition(b"=")
-        if name == COOKIE:
+        if name == wanted:
             return value.decode("latin-1")
     return ""
 

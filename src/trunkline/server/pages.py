@@ -13,7 +13,7 @@ from html import escape
 from urllib.parse import parse_qs
 
 from trunkline import errors
-from trunkline.auth.browser_sessions import COOKIE, LASTS_S, BrowserSessions
+from trunkline.auth.browser_sessions import LASTS_S, BrowserSessions, cookie_name
 from trunkline.auth.identity import Identity
 from trunkline.auth.principal import Principal
 from trunkline.http.exchange import Exchange, Headers, query
@@ -177,7 +177,8 @@ def _cookie(exchange: Exchange, value: str, lasts_s: int) -> tuple[bytes, bytes]
     # The browser's own word: a proxy may have taken the encryption off.
     secure = "; Secure" if exchange.headers.get(b"origin", b"").startswith(b"https:") else ""
     where = exchange.base or "/"
-    text = f"{COOKIE.decode()}={value}; Path={where}; Max-Age={lasts_s}; HttpOnly; SameSite=Lax{secure}"
+    name = cookie_name(exchange.headers).decode()
+    text = f"{name}={value}; Path={where}; Max-Age={lasts_s}; HttpOnly; SameSite=Lax{secure}"
     return b"set-cookie", text.encode()
 
 
