@@ -95,25 +95,22 @@ def deadline(state: State) -> int | None:
     return None if chain is None else chain.deadline
 
 
-class Grants:
+class Grants(Struct):
     """What one run gives to those it calls: a share of what its task may still make, so never too much.
 
-    `spent` is what the run itself has cost so far.
+    `spent` is what the run itself has cost so far; `left` are the tasks that it may still have made.
     """
 
-    __slots__ = ("_bounds", "_given", "_left", "spent")
-
-    def __init__(self, bounds: Bounds) -> None:
-        self._bounds = bounds
-        self._left: int | None = None
-        self._given = 0.0
-        self.spent = 0.0
+    bounds: Bounds
+    left: int | None = None
+    given: float = 0.0
+    spent: float = 0.0
 
     def cost_left(self, state: State) -> float | None:
         """What the task and all below it may still cost; None if nobody has set a bound."""
         chain = _recorded(state)
         # What was given away counts as spent: what becomes of it below is not always told.
-        return None if chain is None or chain.cost is None else chain.cost - self.spent - self._given
+        return None if chain is None or chain.cost is None else chain.cost - self.spent - self.given
 
     def take(self, state: State) -> Metadata:
         """The chain for one message to another agent.
@@ -122,17 +119,17 @@ class Grants:
             UnsupportedOperation: the chain ends here; the text says why, `details["reason"]` in a word.
         """
         chain = _recorded(state) or Hops()
-        bounds = self._bounds
+        bounds = self.bounds
         hops = chain.hops + 1
         if hops >= bounds.hops:
             raise _refused(
                 HOPS, f"task {state.task_id} is the last that hop_limit ({bounds.hops}) allows in a line"
             )
         with _handing_out:
-            if self._left is None:
+            if self.left is None:
                 # The task itself is one of those that its caller allowed.
-                self._left = min(chain.budget or bounds.tasks, bounds.tasks) - 1
-            if self._left < 1:
+                self.left = min(chain.budget or bounds.tasks, bounds.tasks) - 1
+            if self.left < 1:
                 raise _refused(
                     BUDGET,
                     f"task {state.task_id} has handed out all of its part of task_budget ({bounds.tasks})",
@@ -141,10 +138,10 @@ class Grants:
             if dollars is not None and dollars <= 0:
                 raise _refused(COST, f"task {state.task_id} has spent what it may cost")
             # Half of it, so that something is left for its own work and for others.
-            self._given += (dollars or 0.0) / 2
+            self.given += (dollars or 0.0) / 2
             # Enough for a line as long as it may be; and much stays for others, however many are called.
-            share = min(self._left, max(bounds.hops - hops, self._left // 8))
-            self._left -= share
+            share = min(self.left, max(bounds.hops - hops, self.left // 8))
+            self.left -= share
         given: Metadata = {"root": chain.root or state.task_id, "hops": hops, "budget": share}
         given |= {} if dollars is None else {"cost": dollars / 2}
         return given if chain.deadline is None else {**given, "deadline": chain.deadline}

@@ -203,14 +203,14 @@ def test_AG_51_resubscribe_mid_run(subject: Talk, key: str) -> None:
     assert states(found) == ["completed"]
 
 
-@pytest.mark.parametrize("place", [0, 1, 2, 3, 5])
-def test_AG_51_resume_by_last_event_id(talk: Talk, place: int) -> None:
+@pytest.mark.parametrize("seen_at", [0, 1, 2, 3, 5])
+def test_AG_51_resume_by_last_event_id(talk: Talk, seen_at: int) -> None:
     found = streamed(talk, "chunks 5")
-    seen = found[place]
+    seen = found[seen_at]
     with talk.resubscribe(bodies(found, "task")[0]["id"], Last_Event_ID=str(seen.id)) as frames:
         rest = frames.all()
     assert [(frame.id, frame.result) for frame in rest] == [
-        (frame.id, frame.result) for frame in found[place + 1 :]
+        (frame.id, frame.result) for frame in found[seen_at + 1 :]
     ]
 
 

@@ -337,12 +337,12 @@ def test_AG_15_terminal_states_are_immutable(talk: Talk) -> None:
         assert kinds(frames)[-1] == "status-update"
 
 
-@pytest.mark.parametrize("place", ["message", "params"])
-def test_AG_16_context_continuity(talk: Talk, place: str) -> None:
+@pytest.mark.parametrize("holder", ["message", "params"])
+def test_AG_16_context_continuity(talk: Talk, holder: str) -> None:
     context = f"engagement-{uuid.uuid4()}"
     for text in ("echo one", "echo two"):
         given = params(text, talk.version)
-        (given["message"] if place == "message" else given)["contextId"] = context
+        (given["message"] if holder == "message" else given)["contextId"] = context
         result = talk.result("send", given)
         task = result["task"] if talk.version == "1.0" else result
         assert task["contextId"] == context
@@ -500,9 +500,9 @@ def test_AG_23_every_scheme_of_the_card_is_accepted(keyed: Talk, stranger: Agent
         friend.agent.close()
 
 
-@pytest.mark.parametrize("place", ["message.skillHint", "message.skill", "params.skillHint", "params.skill"])
-def test_AG_24_skill_hint_reaches_the_skill(talk: Talk, place: str) -> None:
-    where, name = place.split(".")
+@pytest.mark.parametrize("member", ["message.skillHint", "message.skill", "params.skillHint", "params.skill"])
+def test_AG_24_skill_hint_reaches_the_skill(talk: Talk, member: str) -> None:
+    where, name = member.split(".")
     for _ in range(3):
         given = params("fail loudly", talk.version)
         (given["message"] if where == "message" else given)["metadata"] = {name: "echo"}
