@@ -40,6 +40,16 @@ for names in PARTS.values():
         setattr(Intercepted, name, _through(name))
 
 
+async def damage(store: SqliteStore, task_id: str) -> None:
+    """Lose the first word of a log."""
+
+    def cut(connection: sqlite3.Connection) -> None:
+        first = "DELETE FROM events WHERE seq = 1 AND task = (SELECT num FROM tasks WHERE task_id = ?)"
+        connection.execute(first, (task_id,))
+
+    await store.database.change(cut)
+
+
 async def set_back(store: SqliteStore, task_id: str, seq: int) -> None:
     """Lose what was appended to a log after a seq, as a failover to a standby that was behind may do."""
 

@@ -117,7 +117,12 @@ class Takeover:
         seen: set[Orphan] = set()
         moved, self._moved = self._moved, set()
         nodes, agents = self._store.nodes, self._node.names
-        while orphans := [one for one in await nodes.orphans(agents, PAGE) if self._is_news(one, seen)]:
+        while True:
+            # What is left alone stays on the first page, and must not keep the others from it.
+            page = await nodes.orphans(agents, PAGE + len(self._damaged))
+            orphans = [one for one in page if self._is_news(one, seen)]
+            if not orphans:
+                return
             seen.update(orphans)
             # Replicas see the same list; each begins elsewhere, so that most claims have no rival.
             orphans.sort(key=lambda orphan: hash((orphan.task_id, self._node.id)))
