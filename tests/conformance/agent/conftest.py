@@ -23,6 +23,7 @@ _AT_A_HUB = {
     "test_AG_03_a_false_streaming_flag_is_honest": "a hub streams for agents that do not",
     "test_AG_10_parts_that_no_skill_reads": "a refusal is a task born rejected",
     "test_AG_21_a_bad_send_answers_400[hub-no such skill]": "a refusal is a task born rejected",
+    "test_AG_24_a_hint_that_names_no_skill": "a refusal is a task born rejected",
     "test_AG_56_declared_skills_exist": "effects of skills are on the cards of their agents",
     "test_AG_59_what_a_skill_declares_is_what_its_runs_do": "effects of skills are on the cards of their agents",
 }

@@ -509,7 +509,12 @@ def test_AG_24_skill_hint_reaches_the_skill(talk: Talk, member: str) -> None:
         result = talk.result("send", given)
         task = result["task"] if talk.version == "1.0" else result
         assert (plain_state(task), text_of(task)) == ("completed", "fail loudly")
-    given["message"]["messageId"] = str(uuid.uuid4())
+
+
+@pytest.mark.parametrize("member", ["message.skillHint", "message.skill", "params.skillHint", "params.skill"])
+def test_AG_24_a_hint_that_names_no_skill(talk: Talk, member: str) -> None:
+    where, name = member.split(".")
+    given = params("fail loudly", talk.version)
     (given["message"] if where == "message" else given)["metadata"] = {name: "juggle"}
     if name == "skillHint":
         task = talk.result("send", given)
