@@ -10,11 +10,11 @@ from tests.log.samples import ENDS, ends, logs, middle, opening, recorded, said
 from trunkline.errors import InvalidParams, TaskFull, TaskNotCancelable, TurnOver, UnsupportedOperation
 from trunkline.log import events as ev
 from trunkline.log.decide import Cancel, Claim, Emit, ForceCancel, Park, Release, Say, decide
-from trunkline.log.delegation import RestChild
+from trunkline.log.delegation import Notify, RestChild
 from trunkline.log.fold import BYTES_LIMIT, EVENTS_LIMIT, State, fold, is_full
 from trunkline.log.notifications import PUSH_EVENTS_LIMIT, PUSH_LIMIT, DeletePush, SetPush
 from trunkline.wire.spellings import plain_state
-from trunkline.wire.types import STATES, Artifact, TaskState
+from trunkline.wire.types import STATES, Artifact, Task, TaskState, TaskStatus
 
 WORKING = ev.Status(TaskState.WORKING)
 DONE = ev.Status(TaskState.COMPLETED)
@@ -102,6 +102,22 @@ def test_a_question_of_a_child_is_recorded_once_and_not_after_its_end() -> None:
     assert decide(state, RestChild("k", TaskState.INPUT_REQUIRED, "q2")) == (ev.ChildAsked("k", "q2"),)
     assert decide(task(WORKING, ev.ChildEnded("k", TaskState.FAILED)), asks) == ()
     assert decide(task(DONE), asks) == ()
+
+
+def test_of_ends_that_an_agent_tells_only_that_of_another_task_is_news() -> None:
+    def told(task_id: str) -> Task:
+        return Task(task_id, "c", TaskStatus(TaskState.COMPLETED))
+
+    state = task(WORKING, ev.Notified(TaskState.COMPLETED, told("wrong")))
+    for late in (
+        Notify(TaskState.COMPLETED, told("wrong")),
+        Notify(TaskState.COMPLETED),
+        Notify(TaskState.WORKING, told("right")),
+        Notify(),
+    ):
+        assert decide(state, late) == ()
+    right = told("right")
+    assert decide(state, Notify(TaskState.FAILED, right)) == (ev.Notified(TaskState.FAILED, right),)
 
 
 def test_a_cancel_that_has_to_be_told_elsewhere_ends_nothing_by_itself() -> None:

@@ -40,10 +40,17 @@ def rest_child(state: State, command: RestChild) -> tuple[ev.AnyEvent, ...]:
 
 def notify(state: State, command: Notify) -> tuple[ev.AnyEvent, ...]:
     """What a webhook of the agent elsewhere adds, while it is news."""
-    # A webhook may come again and again; after an end nothing of it is news.
-    has_end = state.notice is not None and state.notice.state in TERMINAL
-    if state.over or has_end or is_full(state):
+    # A webhook may come again and again; after an end only that of another task is news, as an agent may
+    # have named the wrong one first.
+    notice, ends = state.notice, command.state in TERMINAL
+    has_end = notice is not None and notice.state in TERMINAL
+    if state.over or is_full(state) or (has_end and not (ends and _names_another(command, notice))):
         return ()
-    if state.notices >= NOTICES_LIMIT and command.state not in TERMINAL:
+    if state.notices >= NOTICES_LIMIT and (has_end or not ends):
         return ()
     return (ev.Notified(command.state, command.task),)
+
+
+def _names_another(command: Notify, notice: ev.Notified | None) -> bool:
+    told = None if notice is None else notice.task
+    return told is not None and command.task is not None and told.id != command.task.id
