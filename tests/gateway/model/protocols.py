@@ -20,6 +20,8 @@ class Reply:
     status: int = 200
     error: dict[str, Any] = field(default_factory=dict)
     hold: threading.Event | None = None
+    # Whether all calls have the same id.
+    one_id: bool = False
     # In the place of all that: what comes over the wire.
     raw: Sequence[bytes] = ()
 
@@ -45,7 +47,11 @@ def _named(rows: Iterator[dict[str, Any]]) -> Iterator[bytes]:
 
 def _calls(reply: Reply, asked: int) -> list[tuple[str, str, str]]:
     return [
-        (f"call_{asked}_{n}", name, given if isinstance(given, str) else json.dumps(given))
+        (
+            f"call_{asked}_{0 if reply.one_id else n}",
+            name,
+            given if isinstance(given, str) else json.dumps(given),
+        )
         for n, (name, given) in enumerate(reply.calls)
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,7 @@ def test_files_are_written_read_and_listed_byte_for_byte(tmp_path: Path) -> None
         "a\\b",
         "a\nb",
         "a\0b",
+        "a\ud800b",
         ".writing-x",
     ],
 )
@@ -90,6 +92,29 @@ def test_there_is_a_bound_on_files_and_bytes(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "acme" / "a").write_bytes(b"x" * 11)
     with pytest.raises(Misuse, match="more than"):
         folder.read("a")
+
+
+def test_writers_at_once_keep_the_bound_and_each_file_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders, "FILES_LIMIT", 3)
+    folder = TenantFolder(tmp_path, "acme")
+    bodies = [bytes([n]) * (1000 * n) for n in range(1, 9)]
+
+    def write(n: int) -> bool:
+        try:
+            folder.write(f"own-{n}", b"x")
+        except Misuse:
+            return False
+        finally:
+            folder.write("same", bodies[n])
+        return True
+
+    folder.write("same", b"")
+    with ThreadPoolExecutor(8) as pool:
+        kept = list(pool.map(write, range(8)))
+    assert kept.count(True) == 2 and len(folder.list()) == 3
+    assert folder.read("same") in bodies
 
 
 def test_a_tenant_that_goes_takes_its_files_along(tmp_path: Path) -> None:

@@ -99,4 +99,8 @@ def test_a_search_counts_words_and_age() -> None:
         "new",
     ]
     assert search(known, "milk", plain, now) == []
+    # A query is words and no pattern of any language.
+    for query in ("%", "_", "gr%", "gre*", ".*", "' OR 1=1 --", '"green', "green\0", "(?=", "*:*", ""):
+        wanted = ["new", "old"] if "green" in query else []
+        assert [one.id for one in search(known, query, plain, now)] == wanted, query
     assert listed([]) == "There are none."

@@ -416,6 +416,14 @@ HOSTILE = {
     "no-events": ([b"\x00\xff\xfe garbage\n\n" * 10], "provider_error: "),
     "no-json": ([b"data: {\n\n"], "provider_error: "),
     "cut-off": ([ENDLESS % b'{"content":"a"}'], ""),
+    "half-a-character": ([ENDLESS % b'{"content":"a\\ud800b"}'], "provider_error: "),
+    "half-a-character-called": (
+        [
+            ENDLESS % b'{"tool_calls":[{"index":0,"id":"x","type":"function","function":'
+            b'{"name":"li\\ud800st","arguments":"{\\"path\\": \\"\\\\ud800\\ud800\\"}"}}]}'
+        ],
+        "provider_error: ",
+    ),
     "endless-words": ([ENDLESS % (b'{"content":"%b"}' % (b"x" * 200_000))] * 30, "limit_reached: "),
     "giant-arguments": (
         [

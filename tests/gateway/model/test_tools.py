@@ -22,7 +22,7 @@ from trunkline.gateway.model.tools import TOOLS, read_arguments
 SMALL = Path(__file__).parents[2] / "mcp" / "small_server.py"
 ALL = "[/fetch, /search, /read, /write, /list, /mem, /mcp, /todo, /schedule]"
 AGENTS = f'agents:\n  - {{name: helper, model: "openai:small", capabilities: {ALL}, limits: {{resultBytes: 600}}}}\n'
-CALLS = "calls "
+PLANNER = 'agents:\n  - {name: helper, model: "openai:small", capabilities: [/schedule, /mem]}\n'
 
 
 def scripted(body: dict[str, Any]) -> Reply:
@@ -188,6 +188,61 @@ def test_tools_of_mcp_servers_and_of_the_schedule(tmp_path: Path, monkeypatch: p
         return Reply(["Looked."]) if last.startswith("look") else scripted(body)
 
     with ModelServer(answer) as server:
+        run(scene(server))
+
+
+def test_a_model_plans_no_more_than_twenty_however_much_is_planned_besides(tmp_path: Path) -> None:
+    async def scene(server: ModelServer) -> None:
+        async with opened(tmp_path, PLANNER, OPENAI_BASE_URL=server.url) as ask:
+            await ask.ready("helper")
+            once = {
+                "name": "b",
+                "schedule": "0 9 * * *",
+                "skill": "chat",
+                "targets": ["helper"],
+                "message": "x",
+            }
+            for n in range(201):
+                status, made = await ask("POST /api/ceremonies/create", {**once, "id": f"a-{n:03}"})
+                assert status == 200, made
+            each = {"action": "create", "schedule": "* * * * *", "message": "again"}
+            found = await use(ask, server, *[("schedule", {**each, "id": f"n{n}"}) for n in range(22)])
+            assert [one.startswith("n") for one in found] == [*[True] * 20, False, False]
+            assert found[20] == "ERR: at most 20 are planned at a time; delete one first"
+            known, gone, foreign, long, unnamed = await use(
+                ask, server,
+                ("schedule", {"action": "list"}),
+                ("schedule", {"action": "delete", "id": "n7"}),
+                ("schedule", {"action": "delete", "id": "../a-001"}),
+                ("schedule", {**each, "id": "n" * 60}),
+                ("schedule", each),
+            )  # fmt: skip
+            assert len(known.splitlines()) == 20 and gone == "n7 is deleted."
+            assert foreign == "ERR: nothing is planned as '../a-001'"
+            # What has no room is refused, and not cut to the id of another.
+            assert "is no id: give 1 to 64" in long and unnamed == "ERR: give an id"
+
+    with ModelServer(scripted) as server:
+        run(scene(server))
+
+
+def test_calls_with_one_id_are_each_done_and_answered(tmp_path: Path) -> None:
+    def twins(body: dict[str, Any]) -> Reply:
+        if results(body):
+            return Reply(["Done."])
+        calls = [("mem", {"action": "add", "text": "one"}), ("mem", {"action": "add", "text": "two"})]
+        return Reply(calls=[*calls, ("mem", {"action": "list"})], one_id=True)
+
+    async def scene(server: ModelServer) -> None:
+        async with opened(tmp_path, PLANNER, OPENAI_BASE_URL=server.url) as ask:
+            await ask.ready("helper")
+            task = await ask.say("helper", "go")
+            first, second, listed = results(server.asked[-1])
+            assert first != second and first.startswith("Kept as ") and second.startswith("Kept as ")
+            assert [one.partition(": ")[2] for one in listed.splitlines()] == ["one", "two"]
+            assert len(named(task, "tool_call")) == 3
+
+    with ModelServer(twins) as server:
         run(scene(server))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import stat
@@ -58,10 +59,16 @@ class TenantFolder:
         if len(body) > FILE_LIMIT:
             raise Misuse(f"a file has at most {FILE_LIMIT >> 20} MiB")
         self._path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        known = dict(self.list())
-        others = [size for one, size in known.items() if one != "/".join([*folders, name])]
-        if len(others) >= FILES_LIMIT or sum(others) + len(body) > TOTAL_LIMIT:
-            raise Misuse(f"a tenant has at most {FILES_LIMIT} files of {TOTAL_LIMIT >> 20} MiB together")
+        with self._opened([]) as root:
+            # One writes at a time, of whatever process: else two of them find room for one more.
+            fcntl.flock(root, fcntl.LOCK_EX)
+            known = dict(self.list())
+            others = [size for one, size in known.items() if one != "/".join([*folders, name])]
+            if len(others) >= FILES_LIMIT or sum(others) + len(body) > TOTAL_LIMIT:
+                raise Misuse(f"a tenant has at most {FILES_LIMIT} files of {TOTAL_LIMIT >> 20} MiB together")
+            self._put(folders, name, body)
+
+    def _put(self, folders: list[str], name: str, body: bytes) -> None:
         with self._opened(folders, make=True) as folder:
             temporary = f"{_TEMPORARY}{name}"[:200]
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
@@ -73,7 +80,7 @@ class TenantFolder:
             except OSError:
                 with suppress(OSError):
                     os.unlink(temporary, dir_fd=folder)
-                raise Misuse(f"{path!r} is a folder") from None
+                raise Misuse(f"{'/'.join([*folders, name])!r} is a folder") from None
 
     def list(self, path: str = "") -> list[tuple[str, int]]:
         """The files below a folder, each with its size, by name.
@@ -120,7 +127,7 @@ def _steps(path: str) -> list[str]:
     if not steps or path.startswith("/") or len(steps) > _DEPTH:
         raise Misuse(f"give a path of at most {_DEPTH} names with / between them, not {path[:80]!r}")
     for one in steps:
-        if one == ".." or len(one.encode()) > _NAME_LENGTH or not one.isprintable() or "\\" in one:
+        if one == ".." or not one.isprintable() or len(one.encode()) > _NAME_LENGTH or "\\" in one:
             raise Misuse(f"{one[:80]!r} is no name of a file")
         if one.startswith(_TEMPORARY):
             raise Misuse(f"names that begin with {_TEMPORARY} are taken")

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from mimetypes import guess_type
 from typing import Any, NoReturn, cast
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 from pydantic_ai.direct import model_request, model_request_stream
@@ -74,7 +75,7 @@ from trunkline.wire.types import Message
 
 log = logging.getLogger("trunkline.gateway")
 RESPONSE, TOOL_CALL = "response", "tool_call"
-# What a model may say at once, in characters of words and of arguments; and how many calls of tools.
+# What a model may say at once, in bytes of words and of arguments; and how many calls of tools.
 ANSWER_LIMIT, CALLS_LIMIT = 4 << 20, 1000
 _ADVICE = "You advise another agent. Answer its question briefly and plainly."
 # Why a message is not read, as callers are told.
@@ -188,8 +189,7 @@ class ModelRun:
         async def asked() -> list[Any]:
             nonlocal said
             said = True
-            response = await self._streamed(model, messages, between)
-            return ModelMessagesTypeAdapter.dump_python([response], mode="json")
+            return await self._streamed(model, messages, between)
 
         recorded = await turn.step(f"model {self._entry.model}", asked)
         (response,) = ModelMessagesTypeAdapter.validate_python(recorded)
@@ -201,7 +201,7 @@ class ModelRun:
         self._count(answered)
         return answered
 
-    async def _streamed(self, model: Model, messages: Sequence[ModelMessage], between: str) -> ModelResponse:
+    async def _streamed(self, model: Model, messages: Sequence[ModelMessage], between: str) -> list[Any]:
         turn, entry, size = self._turn, self._entry, 0
         parameters = ModelRequestParameters(
             function_tools=[
@@ -226,7 +226,7 @@ class ModelRun:
                     if (text := _text(event)) and not self._gate:
                         await turn.write(between + text)
                         between = ""
-                return stream.get()
+                return _recorded(stream.get())
         except EXPECTED as error:
             self._fail(error)
         except (AssertionError, RuntimeError) as error:
@@ -385,13 +385,13 @@ class ModelRun:
                     [ModelRequest(parts=[UserPromptPart(question)], instructions=told)],
                     model_settings=self._settings(),
                 )
+            recorded = _recorded(response)
         except (Misuse, *EXPECTED) as error:
             code = "not_found" if isinstance(error, Misuse) else code_of(error)
             log.warning(
                 "advisor.failed task=%s code=%s error=%a", self._turn.task_id, code, str(error)[:1000]
             )
             return Used(False, reason_of(code))
-        recorded = ModelMessagesTypeAdapter.dump_python([response], mode="json")
         return Used(True, response.text or "", recorded)
 
 
@@ -399,17 +399,30 @@ def _too_many(limit: int) -> Used:
     return Used(False, f"no more than {limit} tool calls in one task")
 
 
+def _recorded(response: ModelResponse) -> list[Any]:
+    """An answer as the log keeps it.
+
+    Raises:
+        ValueError: it has halves of characters, so that nobody could be told of it.
+    """
+    return msgspec.json.decode(ModelMessagesTypeAdapter.dump_json([response]))
+
+
 def _size(event: ModelResponseStreamEvent) -> int:
-    """How much has come with an event, of whatever kind."""
+    """How much has come with an event, of whatever kind.
+
+    Raises:
+        ValueError: as `_recorded`.
+    """
     match event:
         case PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
-            return len(text)
+            return len(text.encode())
         case PartDeltaEvent(delta=ToolCallPartDelta(args_delta=str(text))):
-            return len(text)
+            return len(text.encode())
         case PartStartEvent(part=TextPart(content=text)):
-            return len(text)
+            return len(text.encode())
         case PartStartEvent(part=ToolCallPart(args=str(text))):
-            return len(text)
+            return len(text.encode())
         case _:
             # Also what says nothing is counted, so that there is an end of it.
             return 1

@@ -25,6 +25,7 @@ from trunkline.fleet.catalogue.listed import Listed
 from trunkline.fleet.catalogue.model_entry import ModelEntry
 from trunkline.fleet.ceremonies.api import CeremonyApi
 from trunkline.fleet.ceremonies.ceremony import CeremonyForm
+from trunkline.fleet.ceremonies.ceremony_store import TENANT_LIMIT
 from trunkline.fleet.routing.a2a_tool import USAGE
 from trunkline.gateway.model.folder import TenantFolder
 from trunkline.gateway.model.notes import Note, NoteBook, listed, search
@@ -338,12 +339,15 @@ def _made(tool: str, blocks: list[Any]) -> tuple[MadeFile, ...]:
 async def _schedule(use: ToolUse, form: ScheduleForm) -> str:
     principal = Principal(use.tenant, use.caller, frozenset({Scope.READ, Scope.WRITE}))
     api, own = use.parts.ceremonies, f"{use.agent}."
-    page = await api.list(ApiCall(principal, use.tenant), PageQuery(limit=200))
+    # All that begin with its name, however many others the caller has.
+    page = await api.list(ApiCall(principal, use.tenant), PageQuery(after=own, limit=TENANT_LIMIT))
     known = [one for one in page.items if one.targets == (use.agent,) and one.id.startswith(own)]
     if form.action == "list":
         rows = [f"{one.id.removeprefix(own)}: {one.schedule}: {one.message}" for one in known]
         return "\n".join(rows) or "Nothing is planned."
-    called = ApiCall(principal, use.tenant, f"{own}{form.id}"[:64])
+    if not form.id:
+        raise Misuse("give an id")
+    called = ApiCall(principal, use.tenant, f"{own}{form.id}")
     if form.action == "delete":
         if all(one.id != called.id for one in known):
             raise Misuse(f"nothing is planned as {form.id[:80]!r}")
@@ -422,7 +426,8 @@ def read_arguments(tool: ModelTool, given: str | dict[str, Any] | None) -> Any:
         Misuse: they do not fit; the text names the member.
     """
     try:
-        raw = msgspec.json.decode(given) if isinstance(given, str) and given else given or {}
-        return msgspec.convert(raw, tool.form)
-    except (msgspec.MsgspecError, RecursionError) as error:
+        # Also of a provider that gives them as values, only what is JSON is an argument.
+        raw = given if isinstance(given, str) else msgspec.json.encode(given or {})
+        return msgspec.json.decode(raw or "{}", type=tool.form)
+    except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError) as error:
         raise Misuse(f"these are no arguments of the tool: {error}") from None
