@@ -12,6 +12,7 @@ from tests.run.desk import Shared, run, said
 from tests.run.pair import die
 from trunkline import Agent, Turn
 from trunkline.errors import StoreError
+from trunkline.run import children
 from trunkline.run.node import Limits
 from trunkline.store.group_commit import Ack
 from trunkline.wire.types import SendRequest, TaskState
@@ -84,7 +85,11 @@ async def drive(runner: Caller, store: Mortal, task_id: str) -> bool:
 
 
 @pytest.mark.parametrize("limits", [PATIENT, PARKING], ids=["kept", "parked"])
-def test_the_work_is_done_once_whichever_append_is_the_last(limits: Limits) -> None:
+def test_the_work_is_done_once_whichever_append_is_the_last(
+    limits: Limits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(children, "SWEEP_S", 0.1)
+
     async def scenario(deadly: int) -> bool:
         """Whether the process died at all."""
         runs: list[str] = []

@@ -6,15 +6,17 @@ import asyncio
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 from msgspec.structs import replace
-from pydantic_ai.messages import ModelMessage, ToolReturnPart
+from pydantic_ai.messages import ModelMessage, ToolReturnPart, UserPromptPart
 from pydantic_ai.models import Model
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel as EveryTool
 
 from tests.gateway.model.hub import answer, named
+from tests.gateway.model.test_tools import web
 from tests.harness import plain_state
-from tests.peer.rig import calling
+from tests.peer.rig import calling, served
 from tests.peer.test_remote_run import Mortal, drive
 from tests.run.desk import run, said
 from tests.run.pair import die
@@ -24,7 +26,11 @@ from trunkline.fleet.catalogue.listed import Listed
 from trunkline.fleet.catalogue.model_entry import CAPABILITIES, ModelEntry
 from trunkline.gateway.model.agent import card_facts, model_agent
 from trunkline.gateway.model.tools import ModelParts
-from trunkline.wire.types import SendRequest, TaskState
+from trunkline.net.egress import Egress
+from trunkline.net.fetch import Fetcher, FullResponse
+from trunkline.peer.remote import Peer
+from trunkline.run import children
+from trunkline.wire.types import Part, SendRequest, TaskState
 
 
 class OneModel:
@@ -100,45 +106,88 @@ def test_there_is_no_tool_that_runs_commands() -> None:
     assert CAPABILITIES.keys().isdisjoint({"/exec", "/shell", "/bash"})
 
 
-def listed(name: str) -> Listed:
-    return Listed(entry=Entry(name=name, owner="api"), state="ready")
+CHAIN = {"trunkline.chain": {"cost": 8.0}}
+
+
+def listed(name: str, peer: Peer | None = None) -> Listed:
+    return Listed(entry=Entry(name=name, owner="api", peer=peer), state="ready")
+
+
+class Pages(Fetcher):
+    """Fetches for the living, and notes what."""
+
+    def __init__(self, life: Life) -> None:
+        super().__init__(Egress(loopback=True))
+        self._life = life
+
+    async def get(self, url: str, **more: Any) -> FullResponse:
+        await self._life.alive()
+        self._life.fetched.append(url)
+        try:
+            return await super().get(url, **more)
+        finally:
+            await self.close()
+
+
+class Life:
+    """What a task of a model has others do, over the lives of its process: nothing is begun by the dead."""
+
+    def __init__(self, store: Mortal) -> None:
+        self.store = store
+        self.paid: list[str] = []
+        self.fetched: list[str] = []
+        # By task, what it was allowed to cost.
+        self.shares: dict[str, float | None] = {}
+        self.near = Agent("writer", on_crash="resume")
+        self.near.skill(id="write")(self._write)
+
+    async def _write(self, turn: Turn) -> str:
+        self.shares[turn.task_id] = turn.cost_left
+        return "a verse"
+
+    async def alive(self) -> None:
+        if self.store.dead.is_set():
+            await asyncio.Event().wait()
+
+    async def words(self, messages: list[ModelMessage], info: AgentInfo) -> Any:
+        await self.alive()
+        if len(messages) == 1:
+            (asked,) = [part for part in messages[0].parts if isinstance(part, UserPromptPart)]
+            self.paid.append(str(asked.content))
+            yield {
+                0: DeltaToolCall(name="write", json_args='{"path": "a", "text": "b"}'),
+                1: DeltaToolCall(name="agent", json_args='{"name": "writer", "message": "go"}'),
+                2: DeltaToolCall(name="a2a", json_args='{"line": "card peer"}'),
+                3: DeltaToolCall(name="a2a", json_args='{"line": "call peer now"}'),
+            }
+        else:
+            yield "|".join(
+                [str(part.content) for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+            )
+
+    def skill(self, folder: Path) -> Any:
+        """What the agent does, by an entry that may do all this."""
+        entry = ModelEntry(model="any:thing", capabilities=("/write", "/agent", "/a2a"))
+        made = parts(FunctionModel(stream_function=self.words), folder)
+        known = [listed("writer"), listed("peer", Peer(url="http://localhost"))]
+        whole = replace(made, agents=lambda _: known, fetcher=lambda _: Pages(self))
+        return cast("Any", model_agent("caller", lambda _: entry, whole).skills["chat"].function)
 
 
 def test_whichever_append_is_the_last_the_model_and_the_agent_that_it_asks_are_asked_once(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(deadly: int) -> bool:
+    monkeypatch.setattr(children, "SWEEP_S", 0.1)
+
+    async def scenario(deadly: int, page: str, app: Any) -> bool:
         """Whether the process died at all."""
-        paid: list[str] = []
-        runs: list[str] = []
         store = Mortal(deadly)
         await store.open()
-        writer = Agent("writer", on_crash="resume")
-
-        @writer.skill
-        async def write(turn: Turn) -> str:
-            runs.append(turn.task_id)
-            return "a verse"
-
-        async def words(messages: list[ModelMessage], info: AgentInfo) -> Any:
-            if store.dead.is_set():
-                await asyncio.Event().wait()
-            if len(messages) == 1:
-                paid.append("first")
-                yield {
-                    0: DeltaToolCall(name="write", json_args='{"path": "a", "text": "b"}'),
-                    1: DeltaToolCall(name="agent", json_args='{"name": "writer", "message": "go"}'),
-                }
-            else:
-                told = [str(part.content) for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
-                yield " ".join(told)
-
-        entry = ModelEntry(model="any:thing", capabilities=("/write", "/agent"))
-        made = parts(FunctionModel(stream_function=words), tmp_path)
-        agent = model_agent("caller", lambda _: entry, replace(made, agents=lambda _: [listed("writer")]))
-        chat = cast("Any", agent.skills["chat"].function)
-        async with calling(chat, None, writer, store=store) as first:
-            feed, _ = first.submit("t", "me", SendRequest(said("go")), agent=first.origin)
+        life = Life(store)
+        chat = life.skill(tmp_path)
+        told = replace(said("look"), parts=(Part(text="look"), Part(url=page)), metadata=CHAIN)
+        async with calling(chat, app, life.near, store=store) as first:
+            feed, _ = first.submit("t", "me", SendRequest(told), agent=first.origin)
             task_id = feed.state.task_id
             while not feed.state.seq and not store.dead.is_set():  # noqa: ASYNC110 - either may come
                 await asyncio.sleep(0)
@@ -146,21 +195,39 @@ def test_whichever_append_is_the_last_the_model_and_the_agent_that_it_asks_are_a
             if not ended:
                 await die(first)
                 store.revive()
-                async with calling(chat, None, writer, store=store) as second:
+                async with calling(chat, app, life.near, store=store) as second:
                     assert await drive(second, store, task_id)
                     feed = await second.find(task_id)
             assert feed.state.state is TaskState.COMPLETED, (deadly, feed.state.status_message)
             artifacts = {one.name: one for one in feed.state.task().artifacts}
-            assert artifacts["response"].parts[0].text == "a has 1 bytes. a verse", deadly
-            assert (paid, len(set(runs))) == (["first"], 1), deadly
+            answered = str(artifacts["response"].parts[0].text).split("|")
+            assert answered[:2] == ["a has 1 bytes.", "a verse"], deadly
+            assert answered[2].startswith("[/a2a card peer]\nname: peer"), deadly
+            assert answered[3] == "[/a2a call peer]\nfrom afar\n[END A2A]", deadly
+            assert (life.fetched, elsewhere) == ([page], ["now"] * deadly), deadly
+            assert len(life.paid) == 1 and "x" * 5000 in life.paid[0], deadly
+            # A task that is asked twice would have another share of what is left.
+            (share,) = life.shares.values()
+            assert share is not None and 3.9 < share <= 4, deadly
+            shares.add(share)
         await store.close()
         return not ended
 
-    died: list[bool] = []
+    shares: set[float] = set()
+    elsewhere: list[str] = []
+    far = Agent("far")
 
-    async def note(deadly: int) -> None:
-        died.append(await scenario(deadly))
+    @far.skill(id="far")
+    async def afar(turn: Turn) -> str:
+        elsewhere.append(turn.text)
+        return "from afar"
 
-    while not died or died[-1]:
-        run(note(len(died) + 1))
-    assert len(died) > 10
+    async def lives(page: str) -> None:
+        async with served(far) as app:
+            deadly = 1
+            while await scenario(deadly, page, app):
+                deadly += 1
+        assert deadly > 20 and len(shares) == 1
+
+    with web() as base:
+        run(lives(f"{base}/long"))
