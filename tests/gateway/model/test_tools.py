@@ -32,14 +32,15 @@ def scripted(body: dict[str, Any]) -> Reply:
 
 
 @contextmanager
-def web() -> Iterator[str]:
-    """A page, a picture, a redirect to itself without an end, and a search engine."""
+def web(trap: str = "") -> Iterator[str]:
+    """A page, a picture, a search engine, and a page that says what its reader shall do."""
 
     class Pages(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             path, _, query = self.path.partition("?")
             kind, body = {
                 "/page": ("text/html", b"<p>Tea <script>no()</script>is green</p>"),
+                "/trap": ("text/plain", trap.encode()),
                 "/long": ("text/plain", b"x" * 5000),
                 "/picture": ("image/png", b"\x89PNG"),
                 "/search": (
