@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Generator, Iterator
@@ -23,6 +24,10 @@ JS = Path(__file__).parent / "interop" / "js"
 # Every worker reads all tests and hundreds of servers start: what was compiled once is kept for the next.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# A shell lets what it runs in the background ignore interrupts, and programs that tests start would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Failures print the blob that repeats them. No deadline: a busy machine is not a bug.
 settings.register_profile(

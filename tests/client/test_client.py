@@ -576,11 +576,14 @@ def test_arb_1_who_leaves_a_stream_can_come_back_for_the_rest_of_it() -> None:
                 if update.kind == "artifact":
                     break
             assert stream.result is not None
-            task_id, words = stream.result.task_id, stream.result.text
+            task_id, words = stream.result.task_id, stream.result.text.split()
         rest = client.subscribe(task_id, after=update.id)
-        words += "".join([more.text async for more in rest])
-        assert words.split() == [str(number) for number in range(1, 21)]
-        assert (await rest.finish()).state is TaskState.COMPLETED
+        more = "".join([update.text async for update in rest]).split()
+        count = [str(number) for number in range(1, 21)]
+        # A busy machine may count to the end in one piece, and the frame that closes an answer has all of it.
+        assert more in (count[len(words) :], count)
+        found = await rest.finish()
+        assert (found.state, found.text.split()) == (TaskState.COMPLETED, count)
 
     call(talk)
 
