@@ -36,10 +36,12 @@ class HostModels:
         own: Fetcher,
         search_url: str = "",
     ) -> None:
+        self._egress = host.egress
         self._parts = ModelParts(
             models=ProviderModels(variable),
             agents=catalogue.listed,
             fetcher=host.fetchers.find,
+            egress=host.fetchers.egress_of,
             mcp=host.tools,
             files=workspace / FILES,
             notes=NoteBook(host.store.docs, NOTES),
@@ -54,11 +56,14 @@ class HostModels:
         """What the card of an agent says.
 
         Raises:
-            Misuse: its model cannot be asked: its provider is unknown, or lacks a library or a key.
+            Misuse: its model cannot be asked: its provider is unknown, lacks a library or a key, or is not
+                for tenants.
         """
-        model = self._parts.models.find(entry.model, entry.base_url, entry.api_key_env)
+        # Nobody is called yet, so any rule will do.
+        egress = self._egress if entry.foreign else None
+        model = self._parts.models.find(entry.model, entry.base_url, entry.api_key_env, egress=egress)
         if entry.advisor is not None:
-            self._parts.models.find(entry.advisor.model)
+            self._parts.models.find(entry.advisor.model, egress=egress)
         return card_facts(entry, now_ms(), input_modes(model))
 
     def agent(self, name: str, entry_of: Callable[[str], ModelEntry | None]) -> Agent:

@@ -31,19 +31,22 @@ class ModelServer:
                 outer.headers.append({name.lower(): value for name, value in self.headers.items()})
                 reply = outer.answer(body)
                 if reply.status != 200:
-                    self._whole(reply.status, {"error": reply.error or {"message": "secret-of-the-provider"}})
+                    error = {"error": reply.error or {"message": "secret-of-the-provider"}}
+                    self._whole(reply.status, error, reply.location)
                 elif body.get("stream"):
                     self._stream(reply)
                 else:
                     self._whole(200, _completion(reply))
 
-            def _whole(self, status: int, value: Any) -> None:
+            def _whole(self, status: int, value: Any, location: str = "") -> None:
                 encoded = json.dumps(value).encode()
                 self.send_response(status)
                 self.send_header("content-type", "application/json")
                 self.send_header("content-length", str(len(encoded)))
                 # So that the client's own second tries cost a test nothing.
                 self.send_header("retry-after-ms", "1")
+                if location:
+                    self.send_header("location", location)
                 self.end_headers()
                 self.wfile.write(encoded)
 

@@ -19,6 +19,7 @@ class Reply:
     calls: Sequence[tuple[str, Any]] = ()
     status: int = 200
     error: dict[str, Any] = field(default_factory=dict)
+    location: str = ""
     hold: threading.Event | None = None
     # Whether all calls have the same id.
     one_id: bool = False

@@ -37,7 +37,9 @@ class OneModel:
     def __init__(self, model: Model) -> None:
         self._model = model
 
-    def find(self, name: str, base_url: str = "", api_key_env: str = "") -> Model:
+    def find(
+        self, name: str, base_url: str = "", api_key_env: str = "", *, egress: Egress | None = None
+    ) -> Model:
         return self._model
 
     async def close(self) -> None:
@@ -47,7 +49,7 @@ class OneModel:
 def parts(model: Model, folder: Path) -> ModelParts:
     nothing = cast("Any", None)
     return ModelParts(
-        models=OneModel(model), agents=lambda _: (), fetcher=nothing, mcp=nothing, files=folder, notes=nothing,
+        models=OneModel(model), agents=lambda _: (), fetcher=nothing, egress=lambda _: Egress(), mcp=nothing, files=folder, notes=nothing,
         todos=nothing, ceremonies=nothing, now_ms=lambda: 0, own=nothing,
     )  # fmt: skip
 

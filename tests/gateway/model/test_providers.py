@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.model.hub import answer, named, opened, run
+from tests.gateway.model.hub import answer, named, opened, reason, run
 from tests.gateway.model.openai_server import ModelServer, Reply
 from trunkline.errors import Misuse
+from trunkline.gateway.model import providers
 from trunkline.gateway.model.providers import ProviderModels
+from trunkline.net import httpx_transport
+from trunkline.net.egress import Egress
 
 PROBE = """
 import sys
@@ -132,3 +135,79 @@ def test_an_error_of_each_provider_is_a_code(tmp_path: Path, provider: str) -> N
                 assert "sk-other" not in str(server.headers)
 
     run(scene())
+
+
+def test_models_that_a_tenant_names_are_called_where_its_egress_rule_allows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        with ModelServer(lambda _: Reply(["Here."])) as server:
+            monkeypatch.setenv("OLLAMA_BASE_URL", server.url)
+            agents = 'agents:\n  - {name: ours, model: "ollama:small", tenants: all}\n'
+            async with opened(tmp_path, agents, dev=False, key="operators-key-1") as boss:
+                caller = await boss.tenant("north")
+                await caller("POST /api/agents", {"name": "theirs", "model": "ollama:small"})
+                for name in ("ours", "theirs"):
+                    assert (await caller.ready(name))["state"] == "ready"
+                refused = await caller.say("theirs", "where are you?")
+                assert reason(refused).startswith("unavailable: ") and server.asked == []
+                # What the operator's file names is called wherever it is.
+                assert answer(await caller.say("ours", "where are you?")) == "Here."
+                for networks, said in ((["127.0.0.0/8"], "Here."), ([], "")):
+                    settings = {"settings": {"egress_networks": networks}}
+                    assert (await boss("PATCH /admin/tenants/north", settings))[0] == 200
+                    assert answer(await caller.say("theirs", "and now?")) == said
+
+    run(scene())
+
+
+@pytest.mark.parametrize("provider", ["openai", pytest.param("anthropic", marks=IS_THERE)])
+def test_an_answer_without_an_end_or_a_word_ends_at_its_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str
+) -> None:
+    monkeypatch.setattr(httpx_transport, "ANSWER_BYTES", 100_000)
+
+    async def scene() -> None:
+        with ModelServer(lambda _: Reply(raw=[b": nothing\n\n" * 1000] * 1000)) as server:
+            agents = f'agents:\n  - {{name: helper, model: "{provider}:small", baseUrl: "{server.url}"}}\n'
+            async with opened(tmp_path, agents) as ask:
+                await ask.ready("helper")
+                assert reason(await ask.say("helper", "go")).startswith("limit_reached: ")
+                assert len(server.asked) == 1
+
+    run(scene())
+
+
+def test_a_provider_leads_nowhere_else(tmp_path: Path) -> None:
+    async def scene() -> None:
+        with (
+            ModelServer(lambda _: Reply(["Here."])) as other,
+            ModelServer(lambda _: Reply(status=307, location=f"{other.url}/chat/completions")) as server,
+        ):
+            agents = f'agents:\n  - {{name: helper, model: "openai:small", baseUrl: "{server.url}"}}\n'
+            async with opened(tmp_path, agents) as ask:
+                await ask.ready("helper")
+                assert reason(await ask.say("helper", "go")).startswith("provider_error: ")
+                assert (len(server.asked), other.asked) == (1, [])
+
+    run(scene())
+
+
+def test_a_library_that_dials_by_itself_is_for_files_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(providers, "_DIAL_THEMSELVES", ("deepseek",))
+    monkeypatch.setenv("DEEPSEEK_API_KEY", "k")
+    models = ProviderModels(lambda _: None)
+    assert models.find("deepseek:x").model_name == "x"
+    with pytest.raises(Misuse, match="only files may name its models"):
+        models.find("deepseek:x", egress=Egress())
+
+
+def test_tenants_of_one_rule_share_a_provider_and_others_do_not() -> None:
+    models, rule = ProviderModels(lambda _: None), Egress()
+    first: Any = models.find("ollama:a", "http://a.test/v1")
+    # Its address is the operator's, so no rule of a tenant is asked.
+    assert first.client is models.find("ollama:b", "http://a.test/v1", egress=rule).client  # type: ignore[attr-defined]
+    given = ProviderModels({"OPENAI_API_KEY": "k"}.get)
+    by_rule: Any = given.find("openai:a", egress=rule)
+    assert by_rule.client is given.find("openai:b", egress=rule).client  # type: ignore[attr-defined]
+    assert by_rule.client is not given.find("openai:a", egress=Egress()).client  # type: ignore[attr-defined]

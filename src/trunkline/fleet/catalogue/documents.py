@@ -116,6 +116,8 @@ class CatalogueDocuments:
             entry = read_entry(kept.raw, kept.owner, tenant=tenant, searches=self._catalogue.searches)
         except InvalidParams as error:
             return faulty_entry(name, kept.owner, f"{error.field}: {error.message}", (tenant,))
+        if entry.model is not None:
+            return replace(entry, model=replace(entry.model, foreign=True), changed_at=kept.at)
         if entry.peer is None:
             return replace(entry, changed_at=kept.at)
         return replace(entry, peer=replace(entry.peer, foreign=True, sealed=kept.sealed))

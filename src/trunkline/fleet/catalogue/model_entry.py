@@ -80,7 +80,8 @@ class ModelEntry(Struct, frozen=True, kw_only=True):
 
     Without an advisor its own model is asked for advice, which then knows nothing but the question.
     `artifacts` says whether calls of tools and replies of agents are shown as artifacts. `base_url` and
-    `api_key_env` are of the operator's machine, so only files have them.
+    `api_key_env` are of the operator's machine, so only files have them. A `foreign` one came from somebody
+    else than the operator: its provider is called only where the egress rule of its tenant allows.
     """
 
     model: str
@@ -98,6 +99,7 @@ class ModelEntry(Struct, frozen=True, kw_only=True):
     advisor: Advisor | None = None
     base_url: str = ""
     api_key_env: str = ""
+    foreign: bool = False
 
     @property
     def description(self) -> str:

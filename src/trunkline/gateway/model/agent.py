@@ -61,8 +61,11 @@ def model_agent(name: str, entry_of: Callable[[str], ModelEntry | None], parts: 
             turn.reject("There is no such agent any more.")
         if current is not None and current.model == entry.model:
             entry = replace(entry, base_url=current.base_url, api_key_env=current.api_key_env)
+        # Whose rule holds is not asked of the log either, which may be older than the rule.
+        entry = replace(entry, foreign=current is None or current.foreign)
+        egress = parts.egress(turn.tenant) if entry.foreign else None
         try:
-            model = parts.models.find(entry.model, entry.base_url, entry.api_key_env)
+            model = parts.models.find(entry.model, entry.base_url, entry.api_key_env, egress=egress)
         except Misuse as error:
             log.error("model.unusable agent=%s error=%a", name, str(error))
             turn.fail(reason_of("unavailable"))

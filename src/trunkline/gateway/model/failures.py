@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pydantic_ai.exceptions import AgentRunError, UserError
 
+from trunkline.errors import Unreachable
+from trunkline.net.httpx_transport import TransportFailure
+
 # By the names of the library's classes, the most special first: older versions have fewer of them.
 _CLASSES = (
     ("ModelContextWindowExceededError", "context_length"),
@@ -16,6 +19,9 @@ _CLASSES = (
     ("ModelRequestTimeout", "timeout"),
     ("ModelConnectionError", "unavailable"),
     ("ContentFilterError", "content_filtered"),
+    # Of httpx2, where a library lets them through.
+    ("TimeoutException", "timeout"),
+    ("TransportError", "unavailable"),
 )
 _STATUSES = {
     400: "invalid_request",
@@ -45,15 +51,18 @@ WORDS = {
     "timeout": "the model did not answer in time",
     "unavailable": "the provider of the model cannot be reached now",
     "provider_error": "the model gave no answer that can be used",
+    "limit_reached": "the model answers without an end",
 }
 # What a call of a model may raise beside the library's own: connections, bodies that are no JSON, streams.
-EXPECTED = (AgentRunError, UserError, TimeoutError, OSError, ValueError)
+EXPECTED = (AgentRunError, UserError, TimeoutError, OSError, ValueError, TransportFailure, Unreachable)
 
 
 def code_of(error: BaseException) -> str:
     """The code of a failed call of a model."""
     if isinstance(error, TimeoutError):
         return "timeout"
+    if isinstance(error, Unreachable) and error.reason == "size":
+        return "limit_reached"
     names = {one.__name__ for one in type(error).__mro__}
     for name, code in _CLASSES:
         if name in names:

@@ -5,27 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from inspect import signature
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import Model, infer_model
 from pydantic_ai.providers import Provider, infer_provider_class
 
-from trunkline.errors import Misuse
+from trunkline.errors import Misuse, Unreachable
+from trunkline.net.egress import Egress, target
+from trunkline.net.http_client import SocketHttpClient
+from trunkline.net.httpx_transport import GuardedClient, guarded_client
 
 # What a server of one's own is shown where no key is named: the library wants one.
 _NO_KEY = "none"
 _OPENAI = ("openai", "openai-chat", "openai-responses")
+# Their libraries take no client of httpx2, or take one and pass it over.
+_DIAL_THEMSELVES = ("cohere", "groq", "huggingface")
 
 
 class ModelSource(Protocol):
     """Gives the models that entries name."""
 
-    def find(self, name: str, base_url: str = "", api_key_env: str = "") -> Model:
-        """The model of this name.
+    def find(
+        self, name: str, base_url: str = "", api_key_env: str = "", *, egress: Egress | None = None
+    ) -> Model:
+        """The model of this name; what a tenant names is called where its rule `egress` allows.
 
         Raises:
-            Misuse: there is none, or what it needs is missing.
+            Misuse: there is none, what it needs is missing, or no rule holds for its library.
         """
         ...
 
@@ -34,35 +41,46 @@ class ModelSource(Protocol):
         ...
 
 
+class MadeProvider(NamedTuple):
+    """A provider of pydantic-ai, and the client that it dials with, unless it has one of its own."""
+
+    provider: Provider[Any]
+    client: GuardedClient | None
+
+
 class ProviderModels:
     """Models of providers; `variable` gives what the environment has of addresses and keys."""
 
     def __init__(self, variable: Callable[[str], str | None]) -> None:
         self._variable = variable
-        # By name, address and key: as many as the operator has set up, whatever models entries name.
-        self._providers: dict[tuple[str, str, str], Provider[Any]] = {}
+        # By name, address, key and rule: as many as the operator has set up, whatever models entries name.
+        self._providers: dict[tuple[str, str, str, Egress | None], MadeProvider] = {}
 
-    def find(self, name: str, base_url: str = "", api_key_env: str = "") -> Model:
+    def find(
+        self, name: str, base_url: str = "", api_key_env: str = "", *, egress: Egress | None = None
+    ) -> Model:
         """See `ModelSource`."""
         provider, _, model = name.partition(":")
         # What OpenAI's own line of models speaks first is spoken by few who serve models like them.
         kind = "openai-chat" if provider == "openai" else provider
         given = self._given(provider, base_url, api_key_env)
         try:
-            return infer_model(f"{kind}:{model}", partial(self._provider, given=given))
+            # An address that we were told is the operator's, whoever names the model.
+            rule = None if "base_url" in given else egress
+            return infer_model(f"{kind}:{model}", partial(self._provider, given=given, egress=rule))
         except ImportError as error:
             raise Misuse(
                 f"{name} needs a library of its provider: pip install 'pydantic-ai-slim[{provider}]'"
             ) from error
-        except (UserError, TypeError, ValueError) as error:
+        except (UserError, Unreachable, TypeError, ValueError) as error:
             raise Misuse(f"{name}: {_first_line(error)}") from None
 
-    def _provider(self, called: str, given: dict[str, str]) -> Provider[Any]:
-        key = called, given.get("base_url", ""), given.get("api_key", "")
+    def _provider(self, called: str, given: dict[str, str], egress: Egress | None) -> Provider[Any]:
+        key = called, given.get("base_url", ""), given.get("api_key", ""), egress
         known = self._providers.get(key)
         if known is None:
-            known = self._providers[key] = _made(called, given)
-        return known
+            known = self._providers[key] = _made(called, given, egress)
+        return known.provider
 
     def _given(self, provider: str, base_url: str, api_key_env: str) -> dict[str, str]:
         """What the operator has said of where a provider is, and with which key."""
@@ -81,17 +99,20 @@ class ProviderModels:
         """See `ModelSource`."""
         providers = [*self._providers.values()]
         self._providers.clear()
-        for provider in providers:
+        for provider, client in providers:
             # Whoever leaves it last closes what it holds.
             async with provider:
                 pass
+            if client is not None:
+                await client.aclose()
 
 
-def _made(called: str, given: dict[str, str]) -> Provider[Any]:
-    """A provider of this name, where the operator says it is.
+def _made(called: str, given: dict[str, str], egress: Egress | None) -> MadeProvider:
+    """A provider of this name, where the operator says it is; without a rule that place may be anywhere.
 
     Raises:
-        UserError: it cannot be what was said of it.
+        UserError: it cannot be what was said of it, or would pass over the rule.
+        Unreachable: its address is none.
     """
     kind = infer_provider_class(called)
     members = signature(kind.__init__).parameters
@@ -99,7 +120,18 @@ def _made(called: str, given: dict[str, str]) -> Provider[Any]:
         if name not in members:
             what = "baseUrl" if name == "base_url" else "apiKeyEnv"
             raise UserError(f"{called} takes no {what}; its library has variables of its own")
-    return kind(**given)
+    if called in _DIAL_THEMSELVES or "http_client" not in members:
+        if egress is not None:
+            raise UserError(f"the library of {called} obeys no egress rule; only files may name its models")
+        return MadeProvider(kind(**given), None)
+    rule = egress or Egress()
+    client = guarded_client(SocketHttpClient(rule))
+    options: dict[str, Any] = {**given, "http_client": client}
+    provider = kind(**options)
+    if egress is None:
+        # Where it is may be known to its library alone.
+        rule.allow([target(provider.base_url).host], ())
+    return MadeProvider(provider, client)
 
 
 def _first_line(error: Exception) -> str:

@@ -222,7 +222,7 @@ class ModelRun:
                 async for event in stream:
                     size += _size(event)
                     if size > ANSWER_LIMIT:
-                        turn.fail("limit_reached: the model answers without an end.")
+                        turn.fail(reason_of("limit_reached"))
                     if (text := _text(event)) and not self._gate:
                         await turn.write(between + text)
                         between = ""
@@ -377,7 +377,10 @@ class ModelRun:
         is_own = advisor.model == entry.model
         try:
             model = self._parts.models.find(
-                advisor.model, entry.base_url if is_own else "", entry.api_key_env if is_own else ""
+                advisor.model,
+                entry.base_url if is_own else "",
+                entry.api_key_env if is_own else "",
+                egress=self._parts.egress(self._turn.tenant) if entry.foreign else None,
             )
             async with asyncio.timeout(entry.limits.seconds):
                 response = await model_request(

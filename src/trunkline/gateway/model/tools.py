@@ -31,6 +31,7 @@ from trunkline.gateway.model.folder import TenantFolder
 from trunkline.gateway.model.notes import Note, NoteBook, listed, search
 from trunkline.gateway.model.page_text import page_text
 from trunkline.gateway.model.providers import ModelSource
+from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
 
 MCP_S = 45.0
@@ -62,6 +63,7 @@ class ModelParts(Struct, frozen=True, kw_only=True):
     models: ModelSource
     agents: Callable[[str], Sequence[Listed]]
     fetcher: Callable[[str], Fetcher]
+    egress: Callable[[str], Egress]
     mcp: McpServerTools
     files: Path
     notes: NoteBook
