@@ -10,11 +10,11 @@ import pytest
 
 from tests.gateway.model.hub import opened, run
 from tests.gateway.model.openai_server import ModelServer, Reply, results
-from tests.gateway.model.test_run import ASKER
+from tests.gateway.model.test_run import ASKER, ENDLESS
 from trunkline.client.client import Client
 from trunkline.errors import TaskNotCancelable
 from trunkline.net.in_process import InProcessHttpClient
-from trunkline.wire.types import ArtifactUpdate, TaskState
+from trunkline.wire.types import ArtifactUpdate, StatusUpdate, TaskState
 
 AGENTS = """
 agents:
@@ -38,6 +38,9 @@ def test_every_operation_on_a_model_by_every_version_and_binding(
             "write": [("write", {"path": "a.bin", "base64": "AP8K"})],
             "paint": [("agent", {"name": "asker", "message": "paint"})],
         }
+        if said == "break":
+            piece = ENDLESS % b'{"content":"It "}'
+            return Reply(raw=[piece, piece, b"data: {\n\n"])
         if said == "long":
             return Reply(["It "], hold=held)
         return Reply(WORDS if results(body) or said not in calls else (), calls.get(said, ()))
@@ -53,7 +56,7 @@ def test_every_operation_on_a_model_by_every_version_and_binding(
                 ) as client:
                     assert (await client.interface()).startswith(f"{binding} {version} at {site}")
                     await operations(client)
-        assert len(server.asked) == 6
+        assert len(server.asked) == 7
 
     async def operations(client: Client) -> None:
         card = await client.card()
@@ -74,6 +77,16 @@ def test_every_operation_on_a_model_by_every_version_and_binding(
         assert words[-1].artifact.parts[0].text == sent.text and not words[-1].append
         assert notices[-2] is words[-1] and words[-1].last_chunk
         assert not any(one.last_chunk for one in words[:-1])
+        states = [one.status.state for one in notices if isinstance(one, StatusUpdate)]
+        assert states == [TaskState.WORKING, TaskState.COMPLETED]
+        # So it is where the model breaks off, and what it said until then stays.
+        stream = client.stream("break")
+        *_, last, end = [one.notice.answer async for one in stream]
+        assert isinstance(last, ArtifactUpdate) and last.last_chunk and isinstance(end, StatusUpdate)
+        broken = await stream.finish()
+        assert (broken.state, broken.text) == (TaskState.FAILED, "It It ")
+        assert end.status.message is not None
+        assert str(end.status.message.parts[0].text).startswith("provider_error: ")
         asked = await client.send("paint")
         assert asked.state is TaskState.INPUT_REQUIRED and "which colour?" in asked.text
         answered = await client.send("blue", task_id=asked.task_id, context_id=asked.context_id)
@@ -92,6 +105,7 @@ def test_every_operation_on_a_model_by_every_version_and_binding(
         assert [one.id for one in page.tasks] == [
             long.task_id,
             asked.task_id,
+            broken.task_id,
             done.task_id,
             sent.task_id,
         ]
