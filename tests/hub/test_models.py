@@ -13,7 +13,7 @@ import pytest
 from tests.gateway.model.hub import answer, opened, run
 from tests.gateway.model.openai_server import ModelServer, Reply, results, told
 from tests.gateway.model.test_tools import web
-from trunkline.fleet.health import fleet_health
+from trunkline.store import tail
 
 
 def test_an_entry_whose_model_cannot_be_asked_says_why(
@@ -169,7 +169,7 @@ def test_a_name_that_a_model_has_is_no_other_kind_of_agent_elsewhere(tmp_path: P
 def test_an_entry_may_become_a_model_and_health_counts_what_it_costs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet_health, "CATCH_UP_S", 0.05)
+    monkeypatch.setattr(tail, "EVERY_S", 0.05)
 
     async def scene() -> None:
         with ModelServer(lambda _: Reply(["Here."])) as server:
