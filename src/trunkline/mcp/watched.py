@@ -54,9 +54,11 @@ class WatchedServers:
         try:
             return self._current()
         except Misuse as error:
-            if self._servers is None:
-                raise CallFailed(str(error), code=NOT_CONFIGURED) from None
             log.error("mcp.file_unread error=%s", error)
+            if self._servers is None:
+                # Where the file is, is no business of those who call tools.
+                told = str(error).replace(str(self._file), self._file.name)
+                raise CallFailed(told, code=NOT_CONFIGURED) from None
             return self._servers
 
     def _current(self) -> McpServers:

@@ -22,7 +22,21 @@ def test_files_are_written_read_and_listed_byte_for_byte(tmp_path: Path) -> None
     assert folder.read("deep/./er//b.bin") == bytes(range(256))
     assert folder.list() == [("a.txt", 3), ("deep/er/b.bin", 256)]
     assert folder.list("deep") == [("deep/er/b.bin", 256)]
+    assert folder.list(".") == folder.list("/") == folder.list(" ") == folder.list()
+    for path in ("..", "...", "deep/..", "a.txt", "none"):
+        with pytest.raises(Misuse):
+            folder.list(path)
     assert TenantFolder(tmp_path, "other").list() == []
+
+
+def test_a_folder_is_no_file_and_is_not_left_open(tmp_path: Path) -> None:
+    folder = TenantFolder(tmp_path, "acme")
+    folder.write("deep/a", b"x")
+    before = os.listdir("/proc/self/fd")
+    for _ in range(3):
+        with pytest.raises(Misuse, match="no file 'deep'"):
+            folder.read("deep")
+    assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
 @pytest.mark.parametrize(

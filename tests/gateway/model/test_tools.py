@@ -22,7 +22,7 @@ from trunkline.gateway.model.tools import TOOLS, read_arguments
 SMALL = Path(__file__).parents[2] / "mcp" / "small_server.py"
 ALL = "[/fetch, /search, /read, /write, /list, /mem, /mcp, /todo, /schedule]"
 AGENTS = f'agents:\n  - {{name: helper, model: "openai:small", capabilities: {ALL}, limits: {{resultBytes: 600}}}}\n'
-PLANNER = 'agents:\n  - {name: helper, model: "openai:small", capabilities: [/schedule, /mem]}\n'
+PLANNER = 'agents:\n  - {name: helper, model: "openai:small", capabilities: [/schedule, /mem, /mcp]}\n'
 
 
 def scripted(body: dict[str, Any]) -> Reply:
@@ -232,16 +232,18 @@ def test_calls_with_one_id_are_each_done_and_answered(tmp_path: Path) -> None:
         if results(body):
             return Reply(["Done."])
         calls = [("mem", {"action": "add", "text": "one"}), ("mem", {"action": "add", "text": "two"})]
-        return Reply(calls=[*calls, ("mem", {"action": "list"})], one_id=True)
+        return Reply(calls=[*calls, ("mem", {"action": "list"}), ("mcp", {"server": "x"})], one_id=True)
 
     async def scene(server: ModelServer) -> None:
         async with opened(tmp_path, PLANNER, OPENAI_BASE_URL=server.url) as ask:
             await ask.ready("helper")
             task = await ask.say("helper", "go")
-            first, second, listed = results(server.asked[-1])
+            first, second, listed, without = results(server.asked[-1])
             assert first != second and first.startswith("Kept as ") and second.startswith("Kept as ")
             assert [one.partition(": ")[2] for one in listed.splitlines()] == ["one", "two"]
-            assert len(named(task, "tool_call")) == 3
+            assert len(named(task, "tool_call")) == 4
+            # And nobody is told where on the machine of the hub a file is missing.
+            assert without.startswith("ERR: there is no mcp.json; ")
 
     with ModelServer(twins) as server:
         run(scene(server))

@@ -41,9 +41,11 @@ class TenantFolder:
                 file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
             except OSError:
                 raise Misuse(f"there is no file {path!r}") from None
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                # A folder would not be closed by opening it as a file.
+                os.close(file)
+                raise Misuse(f"there is no file {path!r}")
             with os.fdopen(file, "rb") as opened:
-                if not stat.S_ISREG(os.fstat(file).st_mode):
-                    raise Misuse(f"there is no file {path!r}")
                 body = opened.read(FILE_LIMIT + 1)
         if len(body) > FILE_LIMIT:
             raise Misuse(f"{path!r} has more than {FILE_LIMIT >> 20} MiB")
@@ -88,7 +90,7 @@ class TenantFolder:
         Raises:
             Misuse: there is no such folder.
         """
-        folders = _steps(path) if path.strip("/. ") else []
+        folders = _steps(path) if path.strip() not in ("", ".", "/", "./") else []
         if not folders and not self._path.is_dir():
             return []
         with self._opened(folders) as folder:
