@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import cache
 from hashlib import blake2b
 from typing import Annotated, Any, Literal, cast
 
@@ -403,9 +404,15 @@ def _model(form: _EntryForm, *, searches: bool) -> ModelEntry:
 
 
 def _refuse_of_models(form: _EntryForm) -> None:
-    for one in fields(ModelForm):
-        if getattr(form, one.name) != one.default:
-            raise InvalidParams("only an agent with a model has it", field=_written(one.name))
+    for name, default in _model_defaults():
+        if getattr(form, name) != default:
+            raise InvalidParams("only an agent with a model has it", field=_written(name))
+
+
+@cache
+def _model_defaults() -> list[tuple[str, object]]:
+    # Once: to ask a struct for its fields takes longer than to read an entry, and a hub may have thousands.
+    return [(one.name, one.default) for one in fields(ModelForm)]
 
 
 def is_path(workflow: str) -> bool:
