@@ -144,7 +144,7 @@ class Admission:
         return None if principal is None else self._take(principal, exchange, seen)
 
     async def ask(self, exchange: Exchange, seen: TraceSeen) -> Principal:
-        """Who asks, where somebody else has to be asked for that."""
+        """The principal of a request, where somebody else has to be asked for it."""
         try:
             principal = await self._identity.ask(exchange.headers)
         except Unauthenticated:

@@ -229,7 +229,7 @@ class Router:
             return None
 
     def _known(self, exchange: Exchange) -> Principal | None:
-        """Who asks, where that can be said at once."""
+        """The principal of a request, where its key or cookie tells that without asking anybody."""
         try:
             return self._identity.known(exchange.headers)
         except errors.Unauthenticated:

@@ -58,7 +58,7 @@ class Database(Protocol):
 
     @property
     def doc_hints(self) -> HintBroadcast[DocHint]:
-        """Who listens for changes of documents."""
+        """The hints of changed documents, for whoever listens."""
         ...
 
     def now_ms(self) -> int | None:
@@ -66,11 +66,11 @@ class Database(Protocol):
         ...
 
     async def rows(self, name: str, tenant: str | None = None, /, **values: Any) -> Sequence[Any]:
-        """What a statement finds."""
+        """The rows that a named statement finds."""
         ...
 
     async def rows_of(self, text: str, tenant: str | None = None, /, **values: Any) -> Sequence[Any]:
-        """What a statement finds that was put together from several."""
+        """The rows that a text of statements finds that was put together from several."""
         ...
 
     async def write(self, name: str, tenant: str | None = None, /, **values: Any) -> int:

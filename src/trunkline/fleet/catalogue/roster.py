@@ -47,7 +47,7 @@ def roster(listed: Iterable[Listed]) -> Roster:
 
 
 def roster_row(listed: Listed) -> RosterRow:
-    """What a roster has of an agent."""
+    """The row of an agent in a roster."""
     skills = [one.id for one in listed.skills]
     is_alive = listed.state in _ALIVE and listed.breaker != "open"
     return RosterRow(

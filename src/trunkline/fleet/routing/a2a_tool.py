@@ -75,7 +75,7 @@ class A2aLine(Struct, frozen=True):
 
 
 class AgentCardLines(ApiStruct, frozen=True, kw_only=True):
-    """What `card` shows of an agent elsewhere."""
+    """The card of an agent elsewhere, as `/a2a card` shows it."""
 
     name: str
     url: str = ""
@@ -155,7 +155,7 @@ def _row(row: RosterRow) -> str:
 
 
 def card_lines(listed: Listed) -> AgentCardLines:
-    """What `card` shows of an agent of the catalogue."""
+    """The lines of `/a2a card` for an agent of the catalogue."""
     peer = listed.entry.peer
     return AgentCardLines(
         name=listed.entry.name,
@@ -169,7 +169,7 @@ def card_lines(listed: Listed) -> AgentCardLines:
 
 
 def card_text(card: AgentCardLines) -> str:
-    """What `card` shows."""
+    """The answer to `/a2a card`, as text."""
     skills = [f"  {one.id}: {one.description}".rstrip(": ") for one in card.skills]
     return "\n".join(
         [
