@@ -106,7 +106,8 @@ def test_a_filter_that_never_ends_fails_and_the_others_go_on() -> None:
             task.cancel()
         await asyncio.gather(*endless, return_exceptions=True)
 
-    using(FilterLimits(workers=2, deadline_s=120, stuck_s=0.05), work)
+    # A busy machine may take a moment for an honest one too, which is then among those that take long.
+    using(FilterLimits(workers=2, deadline_s=120, stuck_s=0.5), work)
 
 
 def test_the_deadline_of_a_filter() -> None:
