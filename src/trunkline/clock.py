@@ -66,7 +66,9 @@ class Ids:
         elif self._counter > 0xFFF:
             self._begin(self._last + 1, 0)
         tail = self._random(62)
-        return f"{self._prefix}{self._counter:03x}-{tail >> 48 | 0x8000:04x}-{tail & 0xFFFFFFFFFFFF:012x}"
+        # Twice as fast as an f-string, which calls a method for each number that it spells in hexadecimal.
+        rest = (self._counter, tail >> 48 | 0x8000, tail & 0xFFFFFFFFFFFF)
+        return self._prefix + "%03x-%04x-%012x" % rest  # noqa: UP031
 
     def _begin(self, millisecond: int, counter: int) -> None:
         # `_last` comes last: a thread that sees it must find a prefix.

@@ -33,7 +33,7 @@ from trunkline.peer.remote import Reachable
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.hops import Bounds
 from trunkline.wire.reports import report_part
-from trunkline.wire.types import Artifact, Message, Metadata, Part, SendRequest, TaskState
+from trunkline.wire.types import COMPLETED, Artifact, Message, Metadata, Part, SendRequest, TaskState
 
 log = logging.getLogger("trunkline.agent")
 HINT = "skillHint"
@@ -258,7 +258,7 @@ async def complete(turn: Turn, result: Result) -> Verdict:
         if not turn.spoke:
             return Replied(_message_with(message, extra))
         await _close(turn, extra)
-        return Status(TaskState.COMPLETED, message)
+        return Status(COMPLETED, message)
     if isinstance(result, str) and turn.written and (not result or result.startswith(turn.written)):
         # Nothing more, or the whole of what was written in part: nobody reads a word twice.
         await turn.write(result[len(turn.written) :])
@@ -273,7 +273,7 @@ async def complete(turn: Turn, result: Result) -> Verdict:
     else:
         # A text takes the place of what was written: what a function gives back is its result.
         await turn.record(Chunk(_artifact_with(turn, _artifact(ANSWER, turn, result), extra), last=True))
-    return Status(TaskState.COMPLETED)
+    return Status(COMPLETED)
 
 
 async def end_early(turn: Turn, given: VerdictGiven) -> Verdict:

@@ -26,6 +26,8 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 # Such an answer is over after its head, whatever that says of a length.
 _HEADS_ONLY = (204, 304)
 _COME_AGAIN = 429
+# As numbers: a `bytes` is taken for one first, and the error that this gives costs more than the search.
+_PERCENT, _QUESTION, _HASH = b"%?#"
 
 
 class ConnectionRequest:
@@ -69,7 +71,7 @@ class ConnectionRequest:
         self.base = self.prefix = ""
         self.reader: Hashable = None
         self.headers = headers
-        if b"%" in url or b"?" in url or b"#" in url or url[:1] != b"/":
+        if _PERCENT in url or _QUESTION in url or _HASH in url or url[:1] != b"/":
             self.path, self.raw_path, self.query_string = _taken_apart(url)
         else:
             self.path, self.raw_path, self.query_string = url.decode("ascii"), url, b""

@@ -23,10 +23,11 @@ from trunkline.wire.question import (
     read_question,
 )
 from trunkline.wire.spellings import plain_state
-from trunkline.wire.types import TERMINAL, Message, TaskState
+from trunkline.wire.types import SUBMITTED, TERMINAL, WORKING, Message, TaskState
 
 # The kinds that may end a task.
 _ENDING = frozenset({ev.Status, ev.Replied})
+_BEGUN = ev.Status(WORKING)
 
 
 class Say(Struct, frozen=True):
@@ -163,7 +164,7 @@ def _say(state: State, command: Say) -> tuple[ev.AnyEvent, ...]:
     if not state.interrupted:
         return (*push, said)
     claim = (ev.Claimed(command.claim),) if command.claim and command.claim != state.node else ()
-    return (*claim, *push, said, ev.Status(TaskState.WORKING))
+    return (*claim, *push, said, _BEGUN)
 
 
 def _cancel(state: State, command: Cancel) -> tuple[ev.AnyEvent, ...]:
@@ -188,8 +189,8 @@ def _emit(state: State, command: Emit) -> tuple[ev.AnyEvent, ...]:
         events = _to_the_end(events)
     if _overflows(state, events):
         raise errors.TaskFull(f"task {state.task_id} has reached its limit ({LIMITS})")
-    if state.state is TaskState.SUBMITTED and not _opens(events[0]):
-        return (ev.Status(TaskState.WORKING), *events)
+    if state.state is SUBMITTED and not _opens(events[0]):
+        return (_BEGUN, *events)
     return events
 
 
@@ -206,7 +207,7 @@ def _overflows(state: State, events: tuple[ev.AnyEvent, ...]) -> bool:
 
 def _opens(event: ev.AnyEvent) -> bool:
     """Whether this may be a task's first word: that it is worked on, or a direct answer."""
-    return type(event) is ev.Replied or (type(event) is ev.Status and event.state is TaskState.WORKING)
+    return type(event) is ev.Replied or (type(event) is ev.Status and event.state is WORKING)
 
 
 def _to_the_end(events: tuple[ev.AnyEvent, ...]) -> tuple[ev.AnyEvent, ...]:

@@ -13,7 +13,17 @@ from typing import assert_never
 from trunkline.log import events as ev
 from trunkline.log.artifact import Artifacts, RunProgress
 from trunkline.wire.spellings import timestamp
-from trunkline.wire.types import INTERRUPTED, TERMINAL, Message, Metadata, Task, TaskState, TaskStatus
+from trunkline.wire.types import (
+    COMPLETED,
+    INTERRUPTED,
+    SUBMITTED,
+    TERMINAL,
+    Message,
+    Metadata,
+    Task,
+    TaskState,
+    TaskStatus,
+)
 
 # A parked task that no moment wakes; larger than any time, and still a number for every database.
 NEVER = 1 << 62
@@ -48,7 +58,7 @@ class State:
         self.size: int = 0
         self.context_id = self.principal = self.trace = ""
         self.agent = self.parent = self.node = self.skill = ""
-        self.state = TaskState.SUBMITTED
+        self.state = SUBMITTED
         # Ended for good; waiting for its caller; either, so that a waiting sender is answered.
         self.over = self.interrupted = self.resting = False
         self.created_at = self.status_at = 0
@@ -181,7 +191,7 @@ class State:
 
     def _open(self, event: ev.Submitted | ev.Routed | ev.Stepped, at: int) -> None:
         # Steps too that are known at once; those that are done later make it work first.
-        if self.state is TaskState.SUBMITTED:
+        if self.state is SUBMITTED:
             self.opened = self.seq
         if isinstance(event, ev.Submitted):
             self._submitted(event, at)
@@ -204,7 +214,7 @@ class State:
 
     def _replied(self, message: Message, at: int) -> None:
         self.reply = message
-        self._enter(TaskState.COMPLETED, message, at)
+        self._enter(COMPLETED, message, at)
 
     def _claim(self, node: str) -> None:
         if node and self.node and not self.interrupted:

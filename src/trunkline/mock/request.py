@@ -121,9 +121,8 @@ def read_rpc(
     try:
         if envelope.fault is not None:
             raise envelope.fault
-        operation, version = _operation(envelope.method, _version(exchange, persona, quirks), persona, quirks)
+        operation, dialect = _operation(envelope.method, _version(exchange, persona, quirks), persona, quirks)
         _check_offered(operation, quirks)
-        dialect = Dialect.V1 if version is Version.V1 else Dialect.V03
         params = _rpc_params(operation, envelope.params, dialect)
     except errors.Refused as refused:
         return _rpc_refusal(refused, envelope.id, quirks)
@@ -134,15 +133,15 @@ def read_rpc(
 
 def _operation(
     method: str, request: Version | None, persona: Persona, quirks: Quirks
-) -> tuple[Operation, Version]:
+) -> tuple[Operation, Dialect]:
     if quirks.writes == "0.3":
         if method not in METHODS_V03:
             raise errors.MethodNotFound(f"there is no method {method[:64]!r} here")
-        return METHODS_V03[method], Version.V03
-    operation, version = operation_of(method, Version.V1 if quirks.writes else request)
-    if version.value not in persona.versions:
-        raise _unsupported(version.value, persona)
-    return operation, version
+        return METHODS_V03[method], Dialect.V03
+    operation, dialect = operation_of(method, Version.V1 if quirks.writes else request)
+    if dialect.value not in persona.versions:
+        raise _unsupported(dialect.value, persona)
+    return operation, dialect
 
 
 def _version(exchange: MockExchange, persona: Persona, quirks: Quirks) -> Version | None:

@@ -23,9 +23,10 @@ from trunkline.run.parking import Waits
 from trunkline.run.questions import Questions, bounded
 from trunkline.run.replay import Replay, conclude, prepare
 from trunkline.telemetry import traces
-from trunkline.wire.types import TERMINAL, Message, TaskState
+from trunkline.wire.types import SUBMITTED, TERMINAL, WORKING, Message, TaskState
 
 log = logging.getLogger("trunkline.run")
+_NEW = Again.NO
 
 
 class Owner:
@@ -45,7 +46,7 @@ class Owner:
         left: Callable[[Owner], None],
         *,
         continues: bool,
-        again: Again = Again.NO,
+        again: Again = _NEW,
     ) -> None:
         self.feed = feed
         # The task as recorded.
@@ -65,7 +66,7 @@ class Owner:
         self._again = again
         self._replay: Replay | None = None
         self._questions: Questions | None = None
-        opening = self.state.state is TaskState.SUBMITTED
+        opening = self.state.state is SUBMITTED
         self._buffer = EventBuffer(node, feed, self._settled, self._refused, opening=opening)
         self._stop: Status | None = None
         self._force: asyncio.TimerHandle | None = None
@@ -124,7 +125,7 @@ class Owner:
             buffer.opening = False
             # What was handed on at once is worked on when somebody elsewhere says so.
             if not buffer.unflushed and not self.feed.opening_step():
-                buffer.put_now(Status(TaskState.WORKING))
+                buffer.put_now(Status(WORKING))
         buffer.flush()
 
     async def emit(self, event: AnyEvent) -> None:
@@ -138,7 +139,7 @@ class Owner:
         self.check()
         if self._questions is not None and isinstance(event, Status) and self._questions.open:
             # Another coroutine of the executor has a question open; only the answer may close it.
-            if event.state is TaskState.WORKING:
+            if event.state is WORKING:
                 return
         if type(event) is Stepped:
             self.open_steps -= 1
@@ -340,7 +341,7 @@ class Owner:
             return self._stop
         state = self.state
         try:
-            if self._continues or self._again is not Again.NO:
+            if self._continues or self._again is not _NEW:
                 await self._prepare()
             self.loop.call_soon(self._first_pause)
             if traces.tracing():

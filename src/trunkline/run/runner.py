@@ -221,7 +221,7 @@ class Runner:
         if self._node.draining:
             raise Unavailable("the server is going down; nothing was recorded, try again")
 
-    def _begin(self, feed: Feed, agent: HostedAgent, again: Again) -> None:
+    def _begin(self, feed: Feed, agent: HostedAgent, again: Again = Again.NO) -> None:
         # A context that is named after this task began with it.
         continues = feed.state.context_id != feed.state.task_id
         owner = Owner(self._node, agent, feed, self._left, continues=continues, again=again)
@@ -335,7 +335,7 @@ class Runner:
         self._arriving -= 1
         if error is None:
             if agent is not None:
-                self._begin(feed, agent, Again.NO)
+                self._begin(feed, agent)
             return
         feed.fail(error)
         if not isinstance(error, Conflict | Duplicate):

@@ -19,8 +19,12 @@ from trunkline.wire.operations import METHODS_V03, METHODS_V1, Operation
 from trunkline.wire.push import read_push_query, read_push_request
 from trunkline.wire.service_parameters import Version
 from trunkline.wire.types import PushQuery
+from trunkline.wire.writer import Dialect
 
 MEDIA_TYPES = (JSON, A2A_JSON)
+_V03 = Version.V03
+_SERVED_V1 = {method: (operation, Dialect.V1) for method, operation in METHODS_V1.items()}
+_SERVED_V03 = {method: (operation, Dialect.V03) for method, operation in METHODS_V03.items()}
 _SAID_BY_HTTP = (
     errors.Unauthenticated,
     errors.Forbidden,
@@ -30,18 +34,18 @@ _SAID_BY_HTTP = (
 )
 
 
-def operation_of(method: str, asked: Version | None) -> tuple[Operation, Version]:
-    """The operation behind a method name and the version that it is served in.
+def operation_of(method: str, asked: Version | None) -> tuple[Operation, Dialect]:
+    """The operation behind a method name and the dialect that it is served in.
 
     Raises:
         MethodNotFound: the version that was asked for has no such method.
     """
-    if asked is not Version.V03 and (found := METHODS_V1.get(method)) is not None:
-        # A 1.0 name without a version header is served as 1.0: nobody means anything else by it.
-        return found, Version.V1
-    if (found := METHODS_V03.get(method)) is not None:
-        # Clients in the field name version 1.0 and speak 0.3: the name of the method says what they read.
-        return found, Version.V03
+    # A 1.0 name without a version header is served as 1.0: nobody means anything else by it.
+    if asked is not _V03 and (found := _SERVED_V1.get(method)) is not None:
+        return found
+    # Clients in the field name version 1.0 and speak 0.3: the name of the method says what they read.
+    if (found := _SERVED_V03.get(method)) is not None:
+        return found
     version = (asked or Version.V03).value
     advice = "; it is a method of 1.0, see the A2A-Version header" if method in METHODS_V1 else ""
     raise errors.MethodNotFound(f"there is no such method in A2A {version}{advice}")

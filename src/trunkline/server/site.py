@@ -35,6 +35,8 @@ from trunkline.wire.writer import Dialect
 
 _UNREAD = Envelope()
 _ASKING = (Operation.SEND, Operation.STREAM)
+_EXTENDED_CARD = Operation.EXTENDED_CARD
+_V1 = Version.V1
 # What a stream shall tell, and how it is written.
 Following = tuple[Subscription, StreamEncoding]
 Handler = Callable[[Exchange, TraceSeen], Awaitable[Following | None]]
@@ -133,14 +135,13 @@ class Site:
                 # the whole body in memory until somebody collects garbage.
                 await self._refuse_rpc(exchange, seen, envelope, envelope.fault)
                 return None
-            operation, version = rpc.operation_of(envelope.method, _asked(exchange))
+            operation, dialect = rpc.operation_of(envelope.method, _asked(exchange))
             seen.operation = NAMES[operation]
             permit(principal, NEEDED[operation], INSTEAD.get(operation))
             self._check_work(principal, operation, body)
-            dialect = Dialect.V1 if version is Version.V1 else Dialect.V03
             caller = self._caller(exchange, principal, dialect, wait=self._wait)
             answer = None
-            if operation is Operation.EXTENDED_CARD:
+            if operation is _EXTENDED_CARD:
                 answer = self._extended(exchange, caller, read_tenant(envelope.params))
             if answer is None:
                 answer = await rpc.perform(self.operations, operation, envelope, caller)
@@ -220,7 +221,8 @@ class Site:
 
     def _check_work(self, principal: Principal, operation: Operation, body: bytes) -> None:
         # What may be an answer is judged where it has been read: answers cost nobody anything.
-        if operation in _ASKING and b"taskId" not in body and b"task_id" not in body:
+        # `find`, as `in` takes `bytes` for a number first, at the price of an error.
+        if operation in _ASKING and body.find(b"taskId") < 0 and body.find(b"task_id") < 0:
             self._admission.check_work(principal.tenant, principal.name)
 
     def _caller(self, exchange: Exchange, principal: Principal, dialect: Dialect, *, wait: bool) -> Caller:
@@ -262,6 +264,6 @@ def _nobodys(tenant: str) -> Cards | None:
 def _asked(exchange: Exchange) -> Version | None:
     header = exchange.headers.get(b"a2a-version")
     if header == b"1.0":
-        return Version.V1
+        return _V1
     named = query(exchange).get("A2A-Version") if exchange.query_string else None
     return negotiate(None if header is None else header.decode("latin-1"), named)

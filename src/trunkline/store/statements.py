@@ -25,7 +25,7 @@ class Migration(Struct, frozen=True):
     script: str
 
 
-Value = int | str | bytes | None
+Value = int | str | bytes | bytearray | None
 
 
 @cache

@@ -21,7 +21,8 @@ def task(task: Task) -> bytes:
     if any([one.extensions for one in task.artifacts]):
         task = without_bare(task)
     body = _encode(task)
-    return _encode(_flat_task(_plain(task))) if _EXTRA_MEMBER in body else body
+    # `find`, as `in` takes `bytes` for a number first, at the price of an error.
+    return body if body.find(_EXTRA_MEMBER) < 0 else _encode(_flat_task(_plain(task)))
 
 
 def message(message: Message) -> bytes:

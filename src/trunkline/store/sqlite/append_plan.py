@@ -24,7 +24,7 @@ from trunkline.store.statements import Value, statements
 PLACES = 4_096
 _HALF = PLACES // 2
 
-_ROW = re.compile(r"(\(\?[?, ']*\))")
+_ROW = re.compile(r"(\((?:\?|''|, |NULLIF\(\?, (?:''|0)\))+\))")
 
 Step = tuple[str, Sequence[Value]]
 
@@ -74,7 +74,7 @@ _ADD_KEYS = RowsStatement(_SQL["add_keys"])
 _PUT_KEYS = RowsStatement(_SQL["put_keys"])
 _ADD_DELIVERIES = RowsStatement(_SQL["add_deliveries"])
 # The columns of a task that has no head yet.
-NO_HEAD = (None, None, "", "", None, None, None, None, "", None)
+NO_HEAD = ("", None, "", "", None, None, None, None, "", 0)
 
 Row = tuple[Value, ...]
 Key = tuple[str, str]
@@ -117,7 +117,7 @@ class _GroupRows:
         state = NUMBERS[head.state]
         # Agent and parent are as old as the log, so they are there where the principal is.
         if principal == place.principal and context_id == place.context_id and num not in self.tasks:
-            self.heads[num] = (num, state, head.status_at, head.seq, head.node, head.child, head.wake_at)
+            self.heads[num] = (num, state, head.status_at, head.seq, head.node, head.child, head.wake_at or 0)
             return
         place.principal, place.context_id = principal, context_id
         # Nothing is written yet of a task that stands at 0.
@@ -223,14 +223,18 @@ class AppendPlan:
         num = place.num
         # Invariant: every event has a number of its own, so a tail can stop inside an append.
         self.last_id = last_id = self.last_id + last - expected
-        rows.events += (last_id, num, last, entry.at, entry.body)
+        # A `bytearray`, here and below: of `bytes` and `None` the driver first asks whether there is an
+        # adapter for them, which costs as much as the row itself.
+        rows.events += (last_id, num, last, entry.at, bytearray(entry.body))
         if head is not None:
             rows.list(place, task_id, head)
         place.seq = last
         self._places[task_id] = place
         if dedup is not None:
             keys[tenant, dedup.key] = (task_id, last, dedup.digest)
-            rows.keys += (tenant, dedup.key, num, last, dedup.digest, self._now() + dedup.kept_ms)
+            rows.keys += (
+                tenant, dedup.key, num, last, bytearray(dedup.digest), self._now() + dedup.kept_ms
+            )  # fmt: skip
         for one in entry.deliveries:
             rows.deliveries += (tenant, task_id, one.target, one.seq, one.id, one.due, one.lane)
         return last
@@ -242,10 +246,10 @@ class AppendPlan:
 
 
 def listed(head: Head) -> Row:
-    """The columns of a head."""
+    """The columns of a head, as the statements take them: what is empty or 0 is NULL in the file."""
     # A context named after its task is left out, and so is its entry in the index of contexts.
-    context_id = None if head.context_id == head.task_id else head.context_id
+    context_id = "" if head.context_id == head.task_id else head.context_id
     return (
         context_id, head.principal, head.agent, head.parent,
-        NUMBERS[head.state], head.status_at, head.seq, head.node, head.child, head.wake_at,
+        NUMBERS[head.state], head.status_at, head.seq, head.node, head.child, head.wake_at or 0,
     )  # fmt: skip
