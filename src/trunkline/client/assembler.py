@@ -181,7 +181,7 @@ class Assembler:
     @property
     def is_full(self) -> bool:
         """Whether it is more than is kept of one answer."""
-        return self._size.is_full
+        return self._size.total > LIMIT
 
     @property
     def bare(self) -> bool:

@@ -97,10 +97,12 @@ class AgentSession:
 
     async def ready(self, deadline: float | None = None) -> Transport:
         """The way to speak to it, found and chosen if that has not been done; no work is asked for yet."""
+        if (transport := self.negotiation.transport) is not None:
+            return transport
         attempts = Attempts()
         while True:
             try:
-                return self.negotiation.transport or await self.negotiation.open()
+                return await self.negotiation.open()
             except FAILURES as error:
                 self.failed(error)
                 if fate_of(error) is Fate.ANSWERED:

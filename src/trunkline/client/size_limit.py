@@ -22,11 +22,6 @@ class SizeLimit:
         self.total = 0
         self._known: dict[str, int] = {}
 
-    @property
-    def is_full(self) -> bool:
-        """Whether no more is taken."""
-        return self.total > LIMIT
-
     def take(self, artifact: Artifact, *, append: bool = False) -> None:
         """An artifact has come, in place of what was known of it or as more of it."""
         before = self._known.get(artifact.artifact_id, 0)

@@ -177,7 +177,7 @@ class Quotas:
             TooManyRequests: a limit is met; its name is the field, and nothing is counted.
         """
         tenant, key = self._of_tenant(order.tenant), self._of_key(order.tenant, order.principal)
-        if tenant == NO_QUOTA and key == NO_QUOTA:
+        if tenant is NO_QUOTA is key or (tenant == NO_QUOTA and key == NO_QUOTA):
             return None
         return self._counted(order, count, tenant, key)
 

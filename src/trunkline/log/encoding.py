@@ -64,6 +64,8 @@ def decode_one(body: bytes | str | msgspec.Raw) -> AnyEvent:
 
 def placed(last: int, at: int, events: Sequence[AnyEvent]) -> list[Recorded]:
     """The events of one append at their places; `last` is the seq of the last one."""
+    if _RARE.isdisjoint(map(type, events)):
+        return [Recorded(seq, at, event) for seq, event in enumerate(events, last - len(events) + 1)]
     found: list[Recorded] = []
     seq = last - spanned(events)
     for event in events:

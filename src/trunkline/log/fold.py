@@ -145,19 +145,20 @@ class State:
         if recorded.seq != self.seq + 1:
             self._check_range(recorded)
         self.seq = recorded.seq
-        if self._progress is not None and self._progress.is_shown_by(recorded.event, self.artifacts):
+        event = recorded.event
+        if self._progress is not None and self._progress.is_shown_by(event, self.artifacts):
             self.takeovers, self._progress = 0, None
-        match recorded.event:
-            # The commonest first: that a struct is not of a class is found out slowly.
-            case ev.Status() as event:
-                deadline = deadline_of(event) if event.deadline else None
-                self._enter(event.state, event.message, recorded.at, deadline)
-            case ev.Delta() | ev.Chunk() as event:
-                self.active_at = recorded.at
-                self.artifacts.add(event)
-            case ev.Submitted() | ev.Routed() | ev.Stepped() as event:
+        # The commonest by type: that a struct is not of a class is found out slowly.
+        if type(event) is ev.Delta or type(event) is ev.Chunk:
+            self.active_at = recorded.at
+            self.artifacts.add(event)
+            return
+        match event:
+            case ev.Status():
+                self._enter(event.state, event.message, recorded.at, deadline_of(event))
+            case ev.Stepped() | ev.Submitted() | ev.Routed():
                 self._open(event, recorded.at)
-            case ev.FollowUp() as event:
+            case ev.FollowUp():
                 self._said(event, recorded.at)
             case ev.Replied(message=message):
                 self._replied(message, recorded.at)
@@ -166,22 +167,22 @@ class State:
             case ev.CancelRequested():
                 self.cancel_requested = True
                 self._wake(recorded.at)
-            case ev.Parked() as event:
+            case ev.Parked():
                 self._park(event)
-            case ev.ChildEnded() | ev.ChildAsked() | ev.Notified() as event:
+            case ev.ChildEnded() | ev.ChildAsked() | ev.Notified():
                 self._hear_of_work(event, recorded.at)
-            case ev.Compacted() as event:
+            case ev.Compacted():
                 self.artifacts.restore(event)
-            case ev.AnswerRead() | ev.QuestionClosed() as event:
+            case ev.AnswerRead() | ev.QuestionClosed():
                 self._settle_question(event)
             case ev.PushSet(target=target):
                 self._set_push(target)
             case ev.PushDeleted(id=gone):
                 self._delete_push(gone)
-            case ev.FlowRows() | ev.Unread():
+            case ev.FlowRows() | ev.Unread() | ev.Delta() | ev.Chunk():
                 pass
             case _:
-                assert_never(recorded.event)
+                assert_never(event)
 
     def _check_range(self, recorded: ev.Recorded) -> None:
         # A range may begin before the last event that was taken in: its log was compacted under a reader.
@@ -297,7 +298,7 @@ class State:
 
 def deadline_of(event: ev.Status) -> int | None:
     """When the question of a status is closed without an answer; None if never, or if it asks nothing."""
-    return event.deadline or None if event.state in INTERRUPTED else None
+    return event.deadline if event.deadline and event.state in INTERRUPTED else None
 
 
 def fold(task_id: str, recorded: Iterable[ev.Recorded]) -> State:

@@ -45,7 +45,7 @@ def head_after(task: State, events: Sequence[ev.AnyEvent], at: int) -> Head | No
             continue
         match event:
             case ev.Status(state=state):
-                status_at, changed, deadline = at, seq, deadline_of(event) if event.deadline else None
+                status_at, changed, deadline = at, seq, deadline_of(event)
                 if node or state in TERMINAL:
                     wake_at, child = deadline, ""
             case ev.Submitted(

@@ -29,7 +29,7 @@ _HINTS = ("skillHint", "skill", "skillId")
 _LONGEST_SKILL = 256
 
 
-class RecordedPeer(Struct, frozen=True, kw_only=True):
+class RecordedPeer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A remote agent as the log of a task has it: without secrets, only the names of the variables."""
 
     url: str

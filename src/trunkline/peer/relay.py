@@ -21,7 +21,9 @@ from trunkline.peer.remote import REASON_KEY
 from trunkline.run.executor import Verdict, Work
 from trunkline.wire.question import answered_question, question_metadata, read_question
 from trunkline.wire.types import (
+    COMPLETED,
     TERMINAL,
+    WORKING,
     Artifact,
     ArtifactUpdate,
     Message,
@@ -30,7 +32,6 @@ from trunkline.wire.types import (
     Role,
     StatusUpdate,
     Task,
-    TaskState,
 )
 
 ANSWER = "answer"
@@ -64,12 +65,13 @@ class Relay:
     async def take(self, update: Update) -> None:
         """Record what an update brings, unless it is the last word: that is the verdict's."""
         answer = update.notice.answer
-        if isinstance(answer, ArtifactUpdate):
+        # By type: none has a subclass, and that a struct is not of a class is found out slowly.
+        if type(answer) is ArtifactUpdate:
             await self._artifact(answer, update.text)
-        elif isinstance(answer, StatusUpdate):
-            if answer.status.state is TaskState.WORKING:
+        elif type(answer) is StatusUpdate:
+            if answer.status.message is not None and answer.status.state is WORKING:
                 await self._status(answer.status.message, answer.metadata)
-        elif isinstance(answer, Task) and answer.artifacts and answer.status.state not in TERMINAL:
+        elif type(answer) is Task and answer.artifacts and answer.status.state not in TERMINAL:
             # After a break: what came meanwhile belongs before what comes now.
             await self.settle(Result(answer))
 
@@ -83,7 +85,7 @@ class Relay:
                 ours = known.get(artifact.artifact_id)
                 if not (_same(ours, artifact) or (not result.ended and _is_ahead(ours, artifact))):
                     await self._emit(Chunk(artifact, last=result.ended))
-        if result.task is not None and result.state is TaskState.WORKING:
+        if result.task is not None and result.state is WORKING:
             await self._status(result.task.status.message, None)
 
     async def verdict(self, result: Result) -> Verdict:
@@ -93,7 +95,7 @@ class Relay:
             said = result.message or Message("")
             answer = Artifact(ANSWER, parts=said.parts, metadata=said.metadata, extensions=said.extensions)
             await self._emit(Chunk(answer, last=True))
-            return Status(TaskState.COMPLETED)
+            return Status(COMPLETED)
         if reports := _reports(result.task.metadata):
             answer = Artifact(ANSWER, metadata=reports, extensions=tuple(reports))
             await self._emit(Chunk(answer, append=ANSWER in self._known, last=True))
@@ -201,7 +203,7 @@ class Relay:
             return
         await self.flush()
         self._said = message
-        await self._work.emit(Status(TaskState.WORKING, self.own(message), metadata))
+        await self._work.emit(Status(WORKING, self.own(message), metadata))
 
 
 def _told_by_agent(metadata: Metadata | None) -> Metadata | None:
@@ -220,6 +222,8 @@ def _is_plain(artifact: Artifact) -> bool:
 
 def _same(ours: Artifact | None, theirs: Artifact) -> bool:
     """Whether our log holds an artifact, however its texts were cut into pieces."""
+    if ours is theirs:
+        return True
     if ours is None or (ours.name, ours.metadata) != (theirs.name, theirs.metadata):
         return False
     if artifact_text(ours) != artifact_text(theirs):

@@ -102,6 +102,9 @@ class Entry(Struct, gc=False, eq=False):
     head: Head | None
     deliveries: Sequence[OutboxEntry]
     dedup: Dedup | None
+    events: Sequence[AnyEvent] = ()
+    # The number of its last event in the whole log, once the backend knows it and if it has such numbers.
+    id: int = 0
 
 
 class GroupCommit:
@@ -119,6 +122,7 @@ class GroupCommit:
         "_submit",
         "observer",
         "refusal",
+        "written",
     )
 
     _loop: asyncio.AbstractEventLoop
@@ -135,6 +139,8 @@ class GroupCommit:
         self.refusal = "the store is not open"
         # Told of every group that has ended, and of the seconds it took.
         self.observer: Observer | None = None
+        # Given every group that has ended, before whoever waits for it hears of it.
+        self.written: Callable[[Sequence[Entry], Sequence[Outcome]], None] | None = None
         self._began = 0.0
 
     def start(self) -> None:
@@ -179,7 +185,7 @@ class GroupCommit:
             raise TaskFull(f"task {task_id} has reached its limit ({LIMITS})")
         ack = Ack(len(body))
         self._pending.append(
-            Entry(ack, tenant, task_id, expected, expected + count, body, at, head, deliveries, dedup)
+            Entry(ack, tenant, task_id, expected, expected + count, body, at, head, deliveries, dedup, events)
         )
         self._events += count
         self._bytes += len(body)
@@ -194,6 +200,8 @@ class GroupCommit:
         """Called by the backend, on the loop, when a group has ended."""
         if self.observer is not None:
             self.observer(outcomes, time.perf_counter() - self._began)
+        if self.written is not None:
+            self.written(group, outcomes)
         # The next group goes first: the backend writes it while callers read their answers.
         if self._pending:
             self._flush()

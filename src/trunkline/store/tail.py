@@ -24,8 +24,8 @@ KIND = "tail-cursor"
 # Cursors belong to the process, not to a tenant.
 _TENANT = "default"
 PAGE = 1000
-# Looking costs a query and what is found a commit: it waits this long after each look.
-EVERY_S = 5.0
+# What is found costs a commit: it waits this long after each look.
+EVERY_S = 2.0
 
 
 class TailListener(Protocol):

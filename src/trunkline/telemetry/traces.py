@@ -153,6 +153,8 @@ def running(parent: str, skill: str, task_id: str, context_id: str) -> AbstractC
 
 def traceparent(parent: str) -> str:
     """The header for requests that belong to the current span; `parent` itself where there is none."""
+    if _tracer is None:
+        return parent
     found = get_current_span().get_span_context()
     return _header(found) if found.is_valid else parent
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable
 from typing import cast
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from trunkline.client.result import CONFIDENCE, COST, number, report_in
 from trunkline.fleet.health.prices import cost_of, tokens_of
@@ -26,6 +26,8 @@ _CLASS = {
     TaskState.REJECTED: REJECTED,
 }
 _REPORTS = (COST, CONFIDENCE)
+# The kinds of event that may end a task or ask.
+COUNTED = frozenset({ev.Status, ev.Replied})
 # More than this nobody means: a longer one is cut.
 _NAME_LENGTH = 128
 
@@ -88,7 +90,8 @@ class OpenTask:
 
     def follows(self, recorded: ev.Recorded) -> bool:
         """Whether nothing is missing between what was taken and this."""
-        return recorded.seq - ev.span(recorded.event) <= self.seq < recorded.seq
+        seq = recorded.seq
+        return seq == self.seq + 1 or seq - ev.span(recorded.event) <= self.seq < seq
 
     def take(self, recorded: ev.Recorded) -> None:
         """Take the next event in."""
@@ -132,6 +135,11 @@ class OpenTask:
         )
 
     def _read(self, artifact: Artifact, append: bool) -> None:
+        if not (
+            self._reports or artifact.metadata or any([part.data is not UNSET for part in artifact.parts])
+        ):
+            # Most say nothing of the run.
+            return
         known = self._reports.get(artifact.artifact_id, {}) if append else {}
         found = {name: body for name in _REPORTS if (body := report_in(artifact, name)) is not None}
         if found or known:

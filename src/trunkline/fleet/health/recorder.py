@@ -9,7 +9,7 @@ import msgspec
 
 from trunkline.errors import Conflict, StoreError
 from trunkline.fleet.health.health_records import KIND, HealthRecords
-from trunkline.fleet.health.outcome import OpenTask, TaskOutcome, is_counted, replay
+from trunkline.fleet.health.outcome import COUNTED, OpenTask, TaskOutcome, is_counted, replay
 from trunkline.fleet.health.periods import KEPT_MS, Period, fold, start_of
 from trunkline.log.events import Submitted
 from trunkline.store.base import Store
@@ -38,13 +38,14 @@ class HealthRecorder:
         found: list[TaskOutcome] = []
         for record in page:
             recorded, task_id = record.recorded, record.task_id
-            if type(recorded.event) is Submitted:
-                await self._begin(record, recorded.event)
+            event = recorded.event
+            if type(event) is Submitted:
+                await self._begin(record, event)
                 continue
             known = self._open.get(task_id)
             if known is not None and known.follows(recorded):
                 known.take(recorded)
-            if not is_counted(recorded.event):
+            if type(event) not in COUNTED or not is_counted(event):
                 continue
             if known is None or known.seq < recorded.seq:
                 known = await self._replayed(record) if recorded.at >= oldest else None
@@ -90,7 +91,8 @@ class HealthRecorder:
 
     async def _begin(self, record: TailRecord, event: Submitted) -> None:
         known = OpenTask(record.recorded.seq, record.recorded.at, event)
-        await self._name(record.tenant, known)
+        if known.parent or not known.agent:
+            await self._name(record.tenant, known)
         while len(self._open) >= OPEN_LIMIT:
             del self._open[next(iter(self._open))]
         self._open[record.task_id] = known

@@ -24,7 +24,7 @@ from trunkline.store.statements import Value, statements
 PLACES = 4_096
 _HALF = PLACES // 2
 
-_ROW = re.compile(r"(\((?:\?|''|, |NULLIF\(\?, (?:''|0)\))+\))")
+_ROW = re.compile(r"(\((?:\?|''|, |NULLIF\(\?, -1\))+\))")
 
 Step = tuple[str, Sequence[Value]]
 
@@ -73,8 +73,11 @@ _PUT_HEADS = RowsStatement(_SQL["put_heads"])
 _ADD_KEYS = RowsStatement(_SQL["add_keys"])
 _PUT_KEYS = RowsStatement(_SQL["put_keys"])
 _ADD_DELIVERIES = RowsStatement(_SQL["add_deliveries"])
+# Stands for NULL, where the statements say so: of `None`, and of `bytes`, the driver first asks whether there
+# is an adapter, which costs as much as the row itself.
+_NULL = -1
 # The columns of a task that has no head yet.
-NO_HEAD = ("", None, "", "", None, None, None, None, "", 0)
+NO_HEAD = (_NULL, None, "", "", None, None, None, None, "", _NULL)
 
 Row = tuple[Value, ...]
 Key = tuple[str, str]
@@ -117,7 +120,8 @@ class _GroupRows:
         state = NUMBERS[head.state]
         # Agent and parent are as old as the log, so they are there where the principal is.
         if principal == place.principal and context_id == place.context_id and num not in self.tasks:
-            self.heads[num] = (num, state, head.status_at, head.seq, head.node, head.child, head.wake_at or 0)
+            wake_at = _NULL if head.wake_at is None else head.wake_at
+            self.heads[num] = (num, state, head.status_at, head.seq, head.node, head.child, wake_at)
             return
         place.principal, place.context_id = principal, context_id
         # Nothing is written yet of a task that stands at 0.
@@ -222,9 +226,7 @@ class AppendPlan:
             return rows.conflict(entry, place.seq)
         num = place.num
         # Invariant: every event has a number of its own, so a tail can stop inside an append.
-        self.last_id = last_id = self.last_id + last - expected
-        # A `bytearray`, here and below: of `bytes` and `None` the driver first asks whether there is an
-        # adapter for them, which costs as much as the row itself.
+        self.last_id = entry.id = last_id = self.last_id + last - expected
         rows.events += (last_id, num, last, entry.at, bytearray(entry.body))
         if head is not None:
             rows.list(place, task_id, head)
@@ -246,10 +248,11 @@ class AppendPlan:
 
 
 def listed(head: Head) -> Row:
-    """The columns of a head, as the statements take them: what is empty or 0 is NULL in the file."""
+    """The columns of a head, as the statements take them."""
     # A context named after its task is left out, and so is its entry in the index of contexts.
-    context_id = "" if head.context_id == head.task_id else head.context_id
+    context_id = _NULL if head.context_id == head.task_id else head.context_id
     return (
         context_id, head.principal, head.agent, head.parent,
-        NUMBERS[head.state], head.status_at, head.seq, head.node, head.child, head.wake_at or 0,
+        NUMBERS[head.state], head.status_at, head.seq, head.node, head.child,
+        _NULL if head.wake_at is None else head.wake_at,
     )  # fmt: skip

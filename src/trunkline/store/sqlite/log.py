@@ -21,6 +21,7 @@ from trunkline.store.parts import Heads
 from trunkline.store.records import START, Cursor, HeadPage, Hint, Poll, TailRecord, Where
 from trunkline.store.sqlite.append_plan import NO_HEAD, listed
 from trunkline.store.sqlite.database import SqliteDatabase
+from trunkline.store.sqlite.recent import RecentAppends
 from trunkline.store.statements import json_text, statements
 
 _logger = logging.getLogger("trunkline.store")
@@ -63,6 +64,7 @@ class SqliteLog:
 
     def __init__(self, database: SqliteDatabase) -> None:
         self._database = database
+        self._recent: RecentAppends | None = None
         self.append = database.group_commit.append
 
     async def read(self, tenant: str, task_id: str, after: int = 0, limit: int = 1000) -> list[Recorded]:
@@ -80,7 +82,15 @@ class SqliteLog:
 
     async def tail(self, cursor: Cursor, limit: int = 1000) -> tuple[list[TailRecord], Cursor]:
         """See `Log`."""
-        return await self._database.read(partial(_tail, cursor=cursor, limit=limit))
+        after = _place(cursor)
+        if self._recent is None:
+            # Kept once somebody reads the whole log: most processes have nobody who does.
+            self._recent = RecentAppends()
+            self._database.group_commit.written = self._recent.take
+        found = self._recent.page(after, limit)
+        if found is None:
+            found = await self._database.read(partial(_tail, after=after, limit=limit))
+        return [record for _, record in found], str(found[-1][0]) if found else cursor
 
     async def end(self) -> Cursor:
         """See `Log`."""
@@ -179,12 +189,15 @@ def read_events(
     return found
 
 
-def _tail(connection: sqlite3.Connection, cursor: Cursor, limit: int) -> tuple[list[TailRecord], Cursor]:
-    """Events of the whole log."""
+def _place(cursor: Cursor) -> int:
     try:
-        after = int(cursor or "0")
+        return int(cursor or "0")
     except ValueError:
         raise StoreError(f"cursor {cursor!r} is not from this store; start again without it") from None
+
+
+def _tail(connection: sqlite3.Connection, after: int, limit: int) -> list[tuple[int, TailRecord]]:
+    """The next events of the whole log, each with its number."""
     values = {"after": after, "limit": limit}
     try:
         (page,) = connection.execute(_SQL["tail"], values).fetchone()
@@ -196,15 +209,12 @@ def _tail(connection: sqlite3.Connection, cursor: Cursor, limit: int) -> tuple[l
     except sqlite3.DataError:
         if limit <= 1:
             raise
-        return _tail(connection, cursor, limit // 2)
+        return _tail(connection, after, limit // 2)
     except (sqlite3.OperationalError, *DECODE_ERRORS) as error:
         if isinstance(error, sqlite3.OperationalError) and "decode" not in str(error):
             raise
         found = _tail_rows(connection, values)
-    if not found:
-        return [], cursor
-    newer = [(number, record) for number, record in found if number > after][:limit]
-    return [record for _, record in newer], str(newer[-1][0])
+    return [one for one in found if one[0] > after][:limit]
 
 
 def _tail_rows(connection: sqlite3.Connection, values: dict[str, int]) -> list[tuple[int, TailRecord]]:

@@ -20,13 +20,13 @@ INSERT INTO events (id, task, seq, at, body) VALUES (?, ?, ?, ?, ?);
 INSERT INTO tasks (
     num, tenant, task_id, context_id, owner, agent, parent, state, status_at, seq, node, child, wake_at
 )
-VALUES (?, ?, ?, NULLIF(?, ''), ?, ?, ?, ?, ?, ?, ?, ?, NULLIF(?, 0));
+VALUES (?, ?, ?, NULLIF(?, -1), ?, ?, ?, ?, ?, ?, ?, ?, NULLIF(?, -1));
 
 -- name: put_tasks
 INSERT INTO tasks (
     num, tenant, task_id, context_id, owner, agent, parent, state, status_at, seq, node, child, wake_at
 )
-VALUES (?, ?, ?, NULLIF(?, ''), ?, ?, ?, ?, ?, ?, ?, ?, NULLIF(?, 0))
+VALUES (?, ?, ?, NULLIF(?, -1), ?, ?, ?, ?, ?, ?, ?, ?, NULLIF(?, -1))
 ON CONFLICT (num) DO UPDATE SET
     context_id = excluded.context_id, owner = excluded.owner, agent = excluded.agent,
     parent = excluded.parent, state = excluded.state, status_at = excluded.status_at, seq = excluded.seq,
@@ -36,7 +36,7 @@ ON CONFLICT (num) DO UPDATE SET
 -- that of one UPDATE per row. What it does not set keeps its place in the indexes.
 -- name: put_heads
 INSERT INTO tasks (num, state, status_at, seq, node, child, wake_at, tenant, task_id)
-VALUES (?, ?, ?, ?, ?, ?, NULLIF(?, 0), '', '')
+VALUES (?, ?, ?, ?, ?, ?, NULLIF(?, -1), '', '')
 ON CONFLICT (num) DO UPDATE SET
     state = excluded.state, status_at = excluded.status_at, seq = excluded.seq, node = excluded.node,
     child = excluded.child, wake_at = excluded.wake_at;
