@@ -52,7 +52,7 @@ def test_what_is_under_way_keeps_its_moment_and_its_successor_waits() -> None:
             await m.say(feed, WORKING)
             await m.say(feed, DONE)
             await until(lambda: bool(m.out.under_way[A]))
-            m.worker.wake()
+            m.worker._woken.set()
             await asyncio.sleep(0.01)
             assert m.out.states(A) == ["working"]
             m.out.gates[A].set()
@@ -73,11 +73,11 @@ async def _three_days(m: Mail) -> list[int]:
         waits.append(row.due - m.clock.ms)
         # Not a millisecond early.
         m.clock.ms = row.due - 1
-        m.worker.wake()
+        m.worker._woken.set()
         await asyncio.sleep(0.005)
         assert (await m.rows())[0].attempts == len(waits)
         m.clock.ms = row.due
-        m.worker.wake()
+        m.worker._woken.set()
 
 
 def test_row_63_a_receiver_that_is_down_for_three_days() -> None:
@@ -100,7 +100,7 @@ def test_row_63_a_receiver_that_is_down_for_three_days() -> None:
             assert (first.state, second.state) == ("dead", "done")
             # By hand it can be posted again, under its id.
             assert await m.store.outbox.replay(first.id)
-            m.worker.wake()
+            m.worker._woken.set()
             replayed, _ = await m.settled()
             assert (replayed.state, replayed.attempts) == ("done", 1)
             assert m.out.ids(A)[-1] == m.out.ids(A)[0]
@@ -133,7 +133,7 @@ def test_a_target_that_asks_for_patience_gets_it() -> None:
             row = await m.attempted(1)
             assert row.due == m.clock.ms + 60 * SECOND
             m.clock.ms = row.due
-            m.worker.wake()
+            m.worker._woken.set()
             assert [row.state for row in await m.settled()] == ["done"]
 
     run(scene())
@@ -218,7 +218,7 @@ def test_what_goes_to_a_new_place_says_nothing_of_the_old_one() -> None:
             await m.attempted(1)
             await m.set(feed, PushConfig(B, A))
             m.clock.ms += SECOND
-            m.worker.wake()
+            m.worker._woken.set()
             await m.settled()
             assert Notes.said == [("down", lane(A, "t", "me")), ("up", lane(B, "t", "me"))]
 
@@ -236,7 +236,7 @@ def test_who_was_deleted_gets_nothing_and_who_was_replaced_gets_it_at_the_new_pl
             await m.push.delete(feed, A, "me")
             await m.set(feed, PushConfig("https://new.example/", B))
             m.clock.ms += SECOND
-            m.worker.wake()
+            m.worker._woken.set()
             rows = await m.settled()
             assert {row.target: row.state for row in rows} == {A: "dropped", B: "done"}
             assert len(m.out.states(A)) == len(m.out.states(B)) == 1
@@ -271,7 +271,7 @@ def test_many_hanging_lanes_leave_room_for_others() -> None:
             for start in range(0, 32, 16):
                 for _ in range(8):
                     await m.say(await m.open(*hanging[start : start + 16]), WORKING)
-            await until(lambda: m.worker.in_flight >= delivery.IN_FLIGHT - delivery.SPARE)
+            await until(lambda: len(m.worker._work) >= delivery.IN_FLIGHT - delivery.SPARE)
             await asyncio.sleep(0.05)
             await m.say(await m.open(A), WORKING)
             try:
@@ -295,7 +295,7 @@ def test_400_ports_of_one_host_are_one_host() -> None:
                 await m.say(await m.open(*urls[start : start + 16]), WORKING)
             await until(lambda: len(m.out.posts) >= delivery.PER_LANE)
             await asyncio.sleep(0.02)
-            assert m.worker.in_flight == delivery.PER_LANE
+            assert len(m.worker._work) == delivery.PER_LANE
             await m.say(await m.open(A), WORKING)
             async with asyncio.timeout(60):
                 await until(lambda: m.out.states(A) == ["working"])
@@ -314,9 +314,9 @@ def test_a_principal_of_many_hanging_hosts_keeps_only_itself_waiting() -> None:
             m.out.gates.update(dict.fromkeys(urls, gate))
             for start in range(0, 400, 16):
                 await m.say(await m.open(*urls[start : start + 16]), WORKING)
-            await until(lambda: m.worker.in_flight >= delivery.IN_FLIGHT - delivery.LAST)
+            await until(lambda: len(m.worker._work) >= delivery.IN_FLIGHT - delivery.LAST)
             await asyncio.sleep(0.02)
-            assert m.worker.in_flight == delivery.IN_FLIGHT - delivery.LAST
+            assert len(m.worker._work) == delivery.IN_FLIGHT - delivery.LAST
             for tenant, principal in (("t", "other"), ("u", "me")):
                 urls = [f"https://{principal}-{tenant}-{n}.example/" for n in range(8)]
                 await m.say(await m.open(*urls, tenant=tenant, principal=principal), WORKING)
@@ -375,7 +375,7 @@ def test_whoever_has_little_on_its_way_waits_for_no_idle_host() -> None:
             for start in range(0, 32, 16):
                 for _ in range(delivery.PER_LANE):
                     await m.say(await m.open(*urls[start : start + 16]), WORKING)
-            await until(lambda: m.worker.in_flight == delivery.IN_FLIGHT - delivery.SPARE)
+            await until(lambda: len(m.worker._work) == delivery.IN_FLIGHT - delivery.SPARE)
             for _ in range(delivery.LAST_PER_PRINCIPAL):
                 await m.say(await m.open(A, tenant="u"), WORKING)
             await until(lambda: m.out.under_way[A] == delivery.LAST_PER_PRINCIPAL)
@@ -396,7 +396,7 @@ def test_memory_is_bounded_by_what_is_under_way() -> None:
                     feed = await m.open(*urls[start : start + 10])
                     await m.say(feed, WORKING)
             await asyncio.sleep(0.05)
-            assert delivery.IN_FLIGHT - delivery.SPARE <= m.worker.in_flight <= delivery.IN_FLIGHT
+            assert delivery.IN_FLIGHT - delivery.SPARE <= len(m.worker._work) <= delivery.IN_FLIGHT
             for gate in m.out.gates.values():
                 gate.set()
             await m.settled()
@@ -427,7 +427,7 @@ def test_large_notifications_wait_for_each_other_and_small_ones_do_not(
             m.out.gates[A].set()
             await m.when(lambda rows: [row.state for row in rows].count("pending") == 1)
             m.clock.ms += SECOND
-            m.worker.wake()
+            m.worker._woken.set()
             assert {row.attempts for row in await m.settled()} == {1}
             assert m.worker.counts.retried == 0
 
@@ -445,28 +445,28 @@ def test_the_breaker_leaves_a_dead_lane_alone_and_tries_it_now_and_then() -> Non
                 await m.say(feed, WORKING)
             # Each is tried once at most; then the lane is left alone, though most are still due.
             await until(lambda: bool(breaker.busy(asyncio.get_running_loop().time())))
-            await until(lambda: not m.worker.in_flight)
+            await until(lambda: not len(m.worker._work))
             opened = len(m.out.posts)
             assert 10 <= opened <= 18
             m.clock.ms += 9 * SECOND
-            m.worker.wake()
+            m.worker._woken.set()
             await asyncio.sleep(0.02)
             assert len(m.out.posts) == opened
             # After its pause a few find out for all, and the next pause is longer.
             breaker.ahead += 10.1
-            m.worker.wake()
-            await until(lambda: len(m.out.posts) > opened and not m.worker.in_flight)
+            m.worker._woken.set()
+            await until(lambda: len(m.out.posts) > opened and not len(m.worker._work))
             tried = len(m.out.posts) - opened
             assert tried <= delivery.PER_HOST
             breaker.ahead += 10.1
-            m.worker.wake()
+            m.worker._woken.set()
             await asyncio.sleep(0.02)
             assert len(m.out.posts) == opened + tried
             # When it is back, all of it arrives.
             m.out.scripts[A] = [200]
             breaker.ahead += 10.0
             m.clock.ms += 9 * SECOND
-            m.worker.wake()
+            m.worker._woken.set()
             assert {row.state for row in await m.settled()} == {"done"}
 
     run(scene())
@@ -483,11 +483,11 @@ def test_what_waited_too_long_for_a_dead_lane_is_given_up_at_every_opening(
             m.store.bad["expire"] = 1
             for _ in range(40):
                 await m.say(await m.open(A), WORKING)
-            await until(lambda: "target.down" in caplog.text and not m.worker.in_flight)
+            await until(lambda: "target.down" in caplog.text and not len(m.worker._work))
             assert "delivery.unexpired" in caplog.text
             m.clock.ms += HOUR
             breaker.ahead += 10.1
-            m.worker.wake()
+            m.worker._woken.set()
             await until(lambda: "delivery.expired" in caplog.text)
             assert m.worker.counts.dead >= 20
             given_up = [row for row in await m.rows(state="dead") if "down for too long" in row.note]
@@ -517,7 +517,7 @@ def test_a_store_that_fails_for_a_while_only_delays(
                 await asyncio.sleep(0.02)
                 # Beyond its lease a delivery is posted again; only what waits to be read needs the time.
                 m.clock.ms += MINUTE if what == "read" else 0
-                m.worker.wake()
+                m.worker._woken.set()
             await m.settled()
             assert m.out.states(A) == ["working", "completed"]
             assert not m.store.bad[what]
@@ -543,7 +543,7 @@ def test_secrets_of_another_key_are_given_up_at_once_and_say_what_they_need(
             # With the right key again it can be sent.
             m.composer._vault = m.vault
             assert await m.store.outbox.replay(rows[A].id)
-            m.worker.wake()
+            m.worker._woken.set()
             await m.settled()
             assert m.out.states(A) == ["working"]
 
@@ -569,7 +569,7 @@ def test_a_letter_that_cannot_be_written_is_given_up_and_hinders_nobody(
             rows: list[DeliveryRecord] = []
             while not rows or any(row.state == "pending" for row in rows):
                 m.clock.ms += 9 * SECOND
-                m.worker.wake()
+                m.worker._woken.set()
                 await asyncio.sleep(0.005)
                 rows = await m.rows()
             assert {row.target: (row.state, row.note) for row in rows} == {
@@ -609,7 +609,7 @@ def test_saturation_of_ours_is_no_attempt_of_theirs() -> None:
                 (row,) = await m.when(lambda rows: rows[0].note != "" and rows[0].at >= m.clock.ms)
                 assert (row.state, row.attempts) == ("pending", 0)
                 m.clock.ms = row.due or 0
-                m.worker.wake()
+                m.worker._woken.set()
             (row,) = await m.settled()
             assert (row.state, row.attempts) == ("done", 1)
             assert len(breaker) == 0 and m.worker.counts.retried == 0
@@ -660,7 +660,7 @@ def test_stopping_is_quick_and_gives_back_what_did_not_arrive() -> None:
             m.out.gates[A].set()
             after = m.another()
             running = loop.create_task(after.run())
-            after.wake()
+            after._woken.set()
             rows = await m.settled()
             assert {row.state for row in rows} == {"done"}
             assert m.out.states(A) == ["working", "working", "completed"]
@@ -724,7 +724,7 @@ def test_what_grows_or_is_wanted_no_more_is_no_longer_held() -> None:
             await m.say(grown, DONE)
             await m.push.delete(dropped, A, "me")
             m.clock.ms += SECOND
-            m.worker.wake()
+            m.worker._woken.set()
             await m.when(lambda rows: "dropped" in [row.state for row in rows])
             assert not m.worker._held
 
@@ -744,7 +744,7 @@ def test_a_task_that_was_let_go_meanwhile_is_told_as_it_stands_now() -> None:
             again = await m.tasks.find("t", "me", feed.state.task_id, ("",))
             await m.push.delete(again, A, "me")
             m.clock.ms += SECOND
-            m.worker.wake()
+            m.worker._woken.set()
             assert [row.state for row in await m.settled()] == ["dropped", "dropped"]
             assert m.out.states(A) == ["working"]
 
@@ -758,7 +758,7 @@ def test_the_lag_is_that_of_the_oldest_that_was_taken_last() -> None:
             await m.say(await m.open(A), WORKING)
             await m.attempted(1)
             m.clock.ms += MINUTE
-            m.worker.wake()
+            m.worker._woken.set()
             await until(lambda: len(m.out.posts) == 2)
             assert m.worker.counts.lag_ms == 59 * SECOND
 
@@ -775,7 +775,7 @@ def test_AG_28_what_is_under_way_survives_the_garbage_collector() -> None:
                 assert row.due is not None
                 gc.collect()
                 m.clock.ms = row.due
-                m.worker.wake()
+                m.worker._woken.set()
             assert [(row.state, row.attempts) for row in await m.settled()] == [("done", 3)]
             assert len(set(m.out.ids(A))) == 1
 

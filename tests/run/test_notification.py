@@ -108,12 +108,12 @@ def test_a_config_that_was_deleted_and_set_again_inherits_nothing() -> None:
         await m.say(feed, WORKING)
         due = Delivery("d", "t", feed.state.task_id, feed.state.seq, URL, "", 0, 0)
         await m.set(feed, PushConfig("https://hooks.example/replaced", URL))
-        assert (await written(m, feed, due.seq)).url == "https://hooks.example/replaced"
+        assert (await written(m, feed, due.seq)).target.url == "https://hooks.example/replaced"
         await m.push.delete(feed, URL, "me")
         await m.set(feed, PushConfig("https://hooks.example/another", URL))
         assert await m.composer.write(due) is None
         await m.say(feed, ASKS)
-        assert (await written(m, feed, feed.state.seq)).url == "https://hooks.example/another"
+        assert (await written(m, feed, feed.state.seq)).target.url == "https://hooks.example/another"
         await m.store.close()
 
     run(scene())

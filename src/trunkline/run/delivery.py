@@ -105,7 +105,7 @@ class DeliveryWorker:
         self._ended = Event()
         self._by_lane: Counter[str] = Counter()
         self._work: set[Task[None]] = set()
-        self._settled: list[tuple[Delivery, DeliveryResult]] = []
+        self._settled: list[DeliveryResult] = []
         self._bytes = 0
         self._reading = Semaphore(READERS)
         self._stopping = False
@@ -114,11 +114,6 @@ class DeliveryWorker:
         self._held: OrderedDict[str, Feed] = OrderedDict()
         self.counts = counts or DeliveryCounts()
 
-    @property
-    def in_flight(self) -> int:
-        """Deliveries that are being posted."""
-        return len(self._work)
-
     def announced(self, feed: Feed) -> None:
         """Something of this task is due, by an append of this process."""
         self._held.pop(feed.state.task_id, None)
@@ -126,10 +121,6 @@ class DeliveryWorker:
             self._held[feed.state.task_id] = feed
             if len(self._held) > HELD:
                 self._held.popitem(last=False)
-        self._woken.set()
-
-    def wake(self) -> None:
-        """Look at the outbox now."""
         self._woken.set()
 
     async def run(self) -> None:
@@ -210,8 +201,7 @@ class DeliveryWorker:
         work.add_done_callback(self._work.discard)
 
     def _give_back(self, delivery: Delivery) -> None:
-        now, note = self._clock(), "the server stopped"
-        self._note(delivery, DeliveryResult(delivery.id, DeliveryOutcome.RETRY, now, note=note, untried=True))
+        self._note(self._later(delivery, "the server stopped", 0))
 
     async def _deliver(self, delivery: Delivery, lease_end: float) -> None:
         try:
@@ -234,7 +224,7 @@ class DeliveryWorker:
         finally:
             self._free(delivery.lane)
         if asyncio.get_running_loop().time() < lease_end or settled.outcome is not DeliveryOutcome.RETRY:
-            self._note(delivery, settled)
+            self._note(settled)
         else:
             # Somebody else may have it: making it due now would have it posted twice at once.
             log.warning("delivery.lease_lost task=%s id=%s", delivery.task_id, delivery.id)
@@ -274,8 +264,8 @@ class DeliveryWorker:
         self._log(delivery, notification, attempt, settled)
         return settled
 
-    def _later(self, delivery: Delivery, note: str) -> DeliveryResult:
-        due = self._clock() + LATER_MS
+    def _later(self, delivery: Delivery, note: str, wait_ms: int = LATER_MS) -> DeliveryResult:
+        due = self._clock() + wait_ms
         return DeliveryResult(delivery.id, DeliveryOutcome.RETRY, due, note=note, untried=True)
 
     async def _post(self, notification: OutgoingNotification) -> Attempt:
@@ -283,7 +273,7 @@ class DeliveryWorker:
         try:
             async with asyncio.timeout(self._limit_s):
                 poster = self._poster_of(notification.feed.tenant)
-                answer = await poster.post(notification.url, notification.body, notification.headers)
+                answer = await poster.post(notification.target.url, notification.body, notification.headers)
         except Unreachable as error:
             return Attempt(trouble=error.reason)
         except TimeoutError:
@@ -299,7 +289,7 @@ class DeliveryWorker:
         Of each principal by itself: nobody shall have the circuit of a host opened for others.
         """
         feed = notification.feed
-        lane = lane_of(notification.url, feed.tenant, feed.state.principal)
+        lane = lane_of(notification.target.url, feed.tenant, feed.state.principal)
         if attempt.alive:
             self._breaker.succeeded(lane)
         elif attempt.down and self._breaker.failed(lane, asyncio.get_running_loop().time()):
@@ -345,8 +335,8 @@ class DeliveryWorker:
             delivery.id,
         )
 
-    def _note(self, delivery: Delivery, settled: DeliveryResult) -> None:
-        self._settled.append((delivery, settled))
+    def _note(self, settled: DeliveryResult) -> None:
+        self._settled.append(settled)
         self._ended.set()
 
     async def _settle_all(self) -> None:
@@ -358,7 +348,7 @@ class DeliveryWorker:
             # What is not yet settled counts as under way: it stays in the list until it is.
             batch = self._settled[:]
             try:
-                await self._tasks.store.outbox.settle([settled for _, settled in batch])
+                await self._tasks.store.outbox.settle(batch)
             except Exception as error:
                 # The leases still hold; a row that is settled too late is posted again, under its id.
                 fields = (len(batch), error)
@@ -367,7 +357,7 @@ class DeliveryWorker:
                 await asyncio.sleep(PAUSE_S)
                 continue
             del self._settled[: len(batch)]
-            for _, settled in batch:
+            for settled in batch:
                 self._count(settled)
             self._woken.set()
             if self._settled:

@@ -62,20 +62,6 @@ class HostedAgent(Struct, frozen=True):
 class Node:
     """The id under which this process claims tasks, and everything that runs under it."""
 
-    __slots__ = (
-        "_background",
-        "agents",
-        "by_name",
-        "children",
-        "dev",
-        "draining",
-        "id",
-        "ids",
-        "joined",
-        "limits",
-        "tasks",
-    )
-
     def __init__(
         self, store: Store, agents: Sequence[HostedAgent], ids: Ids, limits: Limits, *, dev: bool
     ) -> None:

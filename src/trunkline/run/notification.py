@@ -35,11 +35,6 @@ class OutgoingNotification(Struct, frozen=True):
     last: bool
     feed: Feed
 
-    @property
-    def url(self) -> str:
-        """The address that the notification is posted to."""
-        return self.target.url
-
 
 class NotificationComposer:
     """Writes the body and headers of notifications; of the agents in `whole`, None is all, whole tasks."""

@@ -56,27 +56,22 @@ class Waits:
         parks: bool = True,
     ) -> None:
         """Wait until something is so, or for a moment. See `Work.until`."""
-        self.children.update(children)
-        try:
-            # A parked task names one child; with several it is kept, and they are found by that.
-            child, parks = next(iter(children), ""), parks and len(children) < 2
-            await self._wait(lambda: ready() or 0 < wake_at <= now_ms(), wake_at, child, parks=parks)
-        finally:
-            self.children.difference_update(children)
 
-    async def _wait(
-        self, ready: Callable[[], bool], wake_at: int = 0, child: str = "", *, parks: bool = True
-    ) -> None:
-        """Wait until something is so; after a while without a coroutine, where that is possible."""
+        def is_due() -> bool:
+            return ready() or 0 < wake_at <= now_ms()
+
         self._owner.check()
-        timer = self._consider_parking_later() if parks else None
+        # A parked task names one child; with several it is kept, and they are found by that.
+        child = next(iter(children), "")
+        timer = self._consider_parking_later() if parks and len(children) < 2 else None
+        self.children.update(children)
         self.count += 1
         self.parkable = self.parkable or timer is not None
         try:
-            while not ready():
+            while not is_due():
                 if self._park_due and timer is not None:
                     self._park_due = False
-                    await self._park(ready, wake_at, child)
+                    await self._park(is_due, wake_at, child)
                     timer = self._consider_parking_later()
                     continue
                 left_s = (wake_at - now_ms()) / 1000 if wake_at else LONGEST_WAIT_S
@@ -86,6 +81,7 @@ class Waits:
                 timer.cancel()
                 self._park_due = self.parkable = False
             self.count -= 1
+            self.children.difference_update(children)
             self._owner.heard_at = self._owner.loop.time()
 
     def _consider_parking_later(self) -> asyncio.TimerHandle | None:

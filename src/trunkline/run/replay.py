@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -32,64 +31,8 @@ _ANEW = Stepped(-1, "")
 log = logging.getLogger("trunkline.run")
 
 
-class Replay(Protocol):
-    """A run of a task that was begun before."""
-
-    # Why the task cannot go on; empty while it can.
-    trouble: str
-
-    def opening(self) -> Iterable[AnyEvent]:
-        """What is to be recorded before the function says anything."""
-        ...
-
-    def take(self, event: AnyEvent) -> Iterable[AnyEvent]:
-        """What is to be recorded for something that the function says."""
-        ...
-
-    def step(self, place: int, name: str) -> Stepped | None:
-        """What is recorded of a step that the function comes to; None if it is to be done.
-
-        Raises:
-            Misuse: another step is recorded at this place.
-        """
-        ...
-
-    def closing(self) -> Iterable[AnyEvent]:
-        """What is to be recorded when the function has ended."""
-        ...
-
-
-def replay(again: Again, records: Sequence[Recorded], works_elsewhere: bool = False) -> Replay | None:
-    """How to listen to the next run of a task with these records; None if it is the first."""
-    match again:
-        case Again.RESUME if works_elsewhere:
-            return Continued(records)
-        case Again.NO:
-            return None
-        case Again.RESTART:
-            return Restarted(records)
-        case Again.RESUME:
-            return Resumed(records)
-
-
-def conclude(played: Replay, verdict: Verdict) -> Iterable[AnyEvent]:
-    """What is still to be recorded when the executor has ended, if it said what it may.
-
-    Raises:
-        Misuse: it did not do what is recorded of it.
-    """
-    strayed, closing = played.trouble, played.closing()
-    # A failure may come before the recorded steps, and its own reason tells more.
-    failed = isinstance(verdict, Status) and verdict.state is TaskState.FAILED
-    if strayed or (played.trouble and not failed):
-        raise Misuse(played.trouble)
-    return closing
-
-
 class Restarted:
     """A run from the beginning: its first word on an artifact replaces what dead runs wrote there."""
-
-    __slots__ = ("_anew", "_old", "trouble")
 
     def __init__(self, records: Iterable[Recorded]) -> None:
         self.trouble = ""
@@ -121,8 +64,6 @@ class Restarted:
 class Continued:
     """A run that knows by itself what the log holds; only its steps are not done again."""
 
-    __slots__ = ("_steps", "trouble")
-
     def __init__(self, records: Iterable[Recorded]) -> None:
         self.trouble = ""
         found = [one.event for one in records if isinstance(one.event, Stepped)]
@@ -148,8 +89,6 @@ class Continued:
 
 class Resumed:
     """A run that goes on where the log ends."""
-
-    __slots__ = ("_asked", "_statuses", "_steps", "_tracks", "trouble")
 
     def __init__(self, records: Iterable[Recorded]) -> None:
         self.trouble = ""
@@ -208,7 +147,11 @@ class Resumed:
         return (event,)
 
     def step(self, place: int, name: str) -> Stepped | None:
-        """The recorded step."""
+        """The recorded step.
+
+        Raises:
+            Misuse: another step is recorded at this place.
+        """
         self._asked = max(self._asked, place + 1)
         found = self._steps.get(place)
         if found is None or found.name == name:
@@ -229,24 +172,41 @@ class Resumed:
         self.trouble = self.trouble or f"The steps of the skill have changed since the task began: {what}."
 
 
+# A run of a task that was begun before. Each says what is to be recorded before the function says anything
+# (`opening`), for what it says (`take`) and when it has ended (`closing`), and what is recorded of a step
+# that it comes to, None if that is to be done. `trouble` is why the task cannot go on; empty while it can.
+Replay = Restarted | Continued | Resumed
+
+
+def replay(again: Again, records: Sequence[Recorded], works_elsewhere: bool = False) -> Replay | None:
+    """How to listen to the next run of a task with these records; None if it is the first."""
+    if again is Again.NO:
+        return None
+    if again is Again.RESTART:
+        return Restarted(records)
+    return Continued(records) if works_elsewhere else Resumed(records)
+
+
+def conclude(played: Replay, verdict: Verdict) -> Iterable[AnyEvent]:
+    """What is still to be recorded when the executor has ended, if it said what it may.
+
+    Raises:
+        Misuse: it did not do what is recorded of it.
+    """
+    strayed, closing = played.trouble, played.closing()
+    # A failure may come before the recorded steps, and its own reason tells more.
+    failed = isinstance(verdict, Status) and verdict.state is TaskState.FAILED
+    if strayed or (played.trouble and not failed):
+        raise Misuse(played.trouble)
+    return closing
+
+
 class _Track:
     """One artifact: what the log holds of it, generation after generation, and how far the run has come.
 
     A generation begins wherever an artifact is begun anew. While the run says what stands in the log it
     is behind it; from the first word that is not there, the log and the run agree and `over` is set.
     """
-
-    __slots__ = (
-        "_artifact_id",
-        "_begun",
-        "_generation",
-        "_item",
-        "_name",
-        "_offset",
-        "_recorded",
-        "_run",
-        "over",
-    )
 
     def __init__(self, artifact_id: str) -> None:
         self._artifact_id = artifact_id
