@@ -191,7 +191,7 @@ async def _bare(letters: list[OutgoingNotification], receivers: Receivers) -> Sa
 
         async def one() -> None:
             for letter in queue:
-                await client.post(letter.url, content=letter.body, headers=letter.headers)
+                await client.post(letter.target.url, content=letter.body, headers=letter.headers)
 
         started, used = perf_counter(), process_time()
         await asyncio.gather(*(one() for _ in range(CONNECTIONS)))

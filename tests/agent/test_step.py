@@ -216,7 +216,7 @@ def test_what_a_step_gives_may_be_changed_without_changing_the_log() -> None:
 
     async def talk(client: TestClient) -> list[Any]:
         task = await client.send("x")
-        app: Any = client._app
+        app: Any = client._inside._app
         return [
             one.event.result for one in await app.host.store.log.read("default", task["id"]) if one.seq == 3
         ]

@@ -475,9 +475,9 @@ def parking(agent: Agent, talk: Callable[[TestClient, Any], Awaitable[Any]]) -> 
     """A conversation with an agent whose waits are parked after a moment."""
 
     async def with_app(client: TestClient) -> Any:
-        node = client._app.host.runner._node  # type: ignore[attr-defined]
+        node = client._inside._app.host.runner._node  # type: ignore[attr-defined]
         node.limits = replace(node.limits, park_after_s=0.02)
-        return await talk(client, client._app)
+        return await talk(client, client._inside._app)
 
     return drive(agent, with_app)
 

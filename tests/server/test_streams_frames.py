@@ -37,7 +37,7 @@ def _frames(line: Line) -> list[sse.SseEvent]:
 def test_a_resume_into_a_range_gets_what_is_whole(dialect: Dialect, after: int) -> None:
     async def case() -> None:
         client = agent.test_client()
-        application = client._app
+        application = client._inside._app
         assert isinstance(application, Application)
         async with client:
             task = await client.send("go")

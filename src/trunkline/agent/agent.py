@@ -112,15 +112,7 @@ class Agent:
     def card(self) -> Card:
         """The card of this agent before it is served anywhere; its flags follow from what the agent does."""
         skills = tuple(
-            CardSkill(
-                id=skill.id,
-                name=skill.name,
-                description=skill.description,
-                tags=skill.tags,
-                examples=skill.examples,
-                input_modes=skill.input_modes,
-                output_modes=skill.output_modes,
-            )
+            CardSkill(**{name: getattr(skill, name) for name in CardSkill.__struct_fields__})
             for skill in self.skills.values()
         )
         return Card(
@@ -179,7 +171,8 @@ class Agent:
 
     def test_client(self, **settings: object) -> TestClient:
         """Drive the agent in process: `async with agent.test_client() as client: await client.send("hi")`."""
-        return TestClient(self._build({"store": "memory:", "drain_limit": 1, **settings}))
+        application = self._build({"store": "memory:", "drain_limit": 1, **settings})
+        return TestClient(application, application.lifespan, application.drift)
 
 
 def _modes(given: tuple[str, ...], of_skills: list[tuple[str, ...]]) -> tuple[str, ...]:

@@ -65,9 +65,8 @@ class Binding(Struct, frozen=True):
                 return self._read(part.data, f"message.parts[{place}].data")
         if self.text_member and any(part.text is not None for part in message.parts):
             return self._read({self.text_member: message.text}, "message.parts")
-        raise InvalidParams(
-            f"this skill reads a data part with {_members(self.schema)}", field="message.parts"
-        )
+        members = ", ".join((self.schema or {}).get("properties", {})) or "an object"
+        raise InvalidParams(f"this skill reads a data part with {members}", field="message.parts")
 
     def _read(self, data: object, field: str) -> dict[str, object]:
         schema = self.schema or {}
@@ -107,7 +106,10 @@ def bind(function: AuthorFunction) -> Binding:
         return Binding(turn=turn, text=taken[0].name)
     whole = taken[0].name if _is_model(only) else ""
     model = only if whole else _model_of(taken, hints, function)
-    schema = _schema(model, function, is_open=bool(rest))
+    try:
+        schema = schema_of(model, is_open=bool(rest))
+    except TypeError as error:
+        raise Misuse(f"{name_of(function)}: no JSON schema for its parameters: {error}") from error
     return Binding(turn, "", whole, rest, rest_type, model, schema, text_member(schema))
 
 
@@ -131,10 +133,15 @@ def name_of(function: AuthorFunction) -> str:
     return getattr(plain, "__name__", type(plain).__name__)
 
 
-def is_async(function: AuthorFunction) -> bool:
-    """Whether calling it gives a coroutine, however it is wrapped."""
+def routine_of(function: AuthorFunction) -> AuthorFunction:
+    """The function that runs when one is called, however it is wrapped; of an object its `__call__`."""
     plain = inspect.unwrap(inner(function))
-    return inspect.iscoroutinefunction(plain if inspect.isroutine(plain) else type(plain).__call__)
+    return plain if inspect.isroutine(plain) else type(plain).__call__
+
+
+def is_async(function: AuthorFunction) -> bool:
+    """Whether calling it gives a coroutine."""
+    return inspect.iscoroutinefunction(routine_of(function))
 
 
 async def in_thread(work: Callable[[], T]) -> T:
@@ -169,10 +176,8 @@ def _model_of(
     for parameter in sorted(rest, key=lambda one: one.default is not one.empty):
         hint = typing.cast("type", hints.get(parameter.name, object))
         plain = typing.cast("type", typing.Any) if hint is object else hint
-        if parameter.default is parameter.empty:
-            fields.append((parameter.name, plain))
-        else:
-            fields.append((parameter.name, plain, parameter.default))
+        has_default = parameter.default is not parameter.empty
+        fields.append((parameter.name, plain, parameter.default) if has_default else (parameter.name, plain))
     return msgspec.defstruct(name_of(function), fields, frozen=True)
 
 
@@ -186,17 +191,6 @@ def _is_model(hint: object) -> bool:
         or typing.is_typeddict(kind)
         or hasattr(kind, "model_validate")
     )
-
-
-def _schema(model: object, function: AuthorFunction, *, is_open: bool) -> Schema:
-    try:
-        return schema_of(model, is_open=is_open)
-    except TypeError as error:
-        raise Misuse(f"{name_of(function)}: no JSON schema for its parameters: {error}") from error
-
-
-def _members(schema: Schema | None) -> str:
-    return ", ".join((schema or {}).get("properties", {})) or "an object"
 
 
 def _convert(data: object, model: object, field: str) -> object:
@@ -342,8 +336,7 @@ class _Names:
             if isinstance(within, dict):
                 found = self.unknown(one, typing.cast("Schema", within))
                 if found is not None:
-                    path = f"[{step}]" if isinstance(step, int) else f".{step}"
-                    return path + found[0], found[1], found[2]
+                    return _path_step(step) + found[0], found[1], found[2]
         return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from trunkline.agent.validation import is_number, read_json, read_text
 from trunkline.errors import Misuse
@@ -32,10 +33,7 @@ class Usage(Struct, omit_defaults=True):
     cost_usd: float | None = None
 
     def __bool__(self) -> bool:
-        tokens = self.input_tokens or self.output_tokens
-        return bool(
-            tokens or self.cache_creation_input_tokens or self.cache_read_input_tokens or self.cost_usd
-        )
+        return any(astuple(self))
 
     def plus(self, more: Usage) -> Usage:
         """The sum of two usages."""

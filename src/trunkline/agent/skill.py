@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Literal, ParamSpec, TypedDict, TypeVar
+from typing import Literal, TypedDict
 
 from msgspec import UNSET, Struct
 
-from trunkline.agent.binding import AuthorFunction, Binding, bind, inner, is_async, name_of
+from trunkline.agent.binding import AuthorFunction, Binding, bind, inner, is_async, name_of, routine_of
 from trunkline.agent.declaration import Effect, emitted_by, read_effects, read_emits
 from trunkline.agent.extensions import DELTA
 from trunkline.errors import ContentTypeNotSupported, InvalidParams, Misuse
@@ -19,8 +19,6 @@ from trunkline.wire.types import Message, Part
 Crash = Literal["fail", "restart", "resume"]
 JSON = "application/json"
 TEXT = "text/plain"
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class FunctionKind(Enum):
@@ -171,9 +169,8 @@ def read_on_crash(value: object) -> OnCrash:
 def _kind(function: AuthorFunction) -> FunctionKind:
     if is_async(function):
         return FunctionKind.COROUTINE
-    plain = inspect.unwrap(inner(function))
-    called = plain if inspect.isroutine(plain) else type(plain).__call__
-    return FunctionKind.ASYNC_GENERATOR if inspect.isasyncgenfunction(called) else FunctionKind.SYNC
+    generates = inspect.isasyncgenfunction(routine_of(function))
+    return FunctionKind.ASYNC_GENERATOR if generates else FunctionKind.SYNC
 
 
 def _media_type(part: Part) -> str:

@@ -10,15 +10,19 @@ import typing
 from asyncio import Future
 from collections.abc import Awaitable, Coroutine, Mapping
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import Struct
 
-from trunkline.agent.binding import AuthorFunction, in_thread, inner, is_async
+from trunkline.agent.binding import AuthorFunction, in_thread, inner, is_async, routine_of
 from trunkline.agent.validation import encode_json, is_number
 from trunkline.errors import CallFailed, Misuse
 from trunkline.peer.remote import ToolCaller
+
+if TYPE_CHECKING:
+    from trunkline.agent.sync_turn import SyncTurn
+    from trunkline.agent.turn import Turn
 
 _AWAITABLES = (Awaitable, Coroutine, Future)
 # The reference of workflows gives tools as long.
@@ -77,7 +81,7 @@ def _return_type(function: AuthorFunction) -> object:
     if isinstance(plain, type):
         return plain
     try:
-        hints = typing.get_type_hints(plain if inspect.isroutine(plain) else type(plain).__call__)
+        hints = typing.get_type_hints(routine_of(function))
     except (NameError, TypeError):
         # A name that only type checkers see, or a function that is not written in Python.
         return typing.Any
@@ -85,18 +89,10 @@ def _return_type(function: AuthorFunction) -> object:
     return typing.get_args(found)[-1] if typing.get_origin(found) in _AWAITABLES else found
 
 
-class StepTaker(Protocol):
-    """The part of a turn that a tool call needs: it records the call as one of the turn's steps."""
-
-    def step(self, name: str, function: AuthorFunction, /, *args: object, **kwargs: object) -> Any:
-        """Do something once."""
-        ...
-
-
 class McpTools(Struct, frozen=True):
     """The tools of one MCP server, for one turn."""
 
-    turn: StepTaker
+    turn: Turn | SyncTurn
     caller: ToolCaller | None
     server: str
     timeout: float = TOOL_TIMEOUT_S

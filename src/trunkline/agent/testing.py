@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Protocol, cast
+from typing import Any
 
 import msgspec
 
 from trunkline.agent.declaration import DriftMonitor, EffectDrift
 from trunkline.clock import random_bits
+from trunkline.http.mounts import App
 from trunkline.net.http import HttpRequest
 from trunkline.net.in_process import InProcessHttpClient
 from trunkline.wire import sse
 
 _TURN = {"role": "ROLE_USER"}
 _HEADERS = (("content-type", "application/json"), ("a2a-version", "1.0"))
-
-
-class App(Protocol):
-    """An ASGI application with a lifespan of its own."""
-
-    drift: DriftMonitor
-
-    def lifespan(self) -> AbstractAsyncContextManager[None]:
-        """The context in which the application runs."""
-        ...
-
-    def __call__(
-        self,
-        scope: dict[str, Any],
-        receive: Callable[[], Awaitable[dict[str, Any]]],
-        send: Callable[[Any], Awaitable[None]],
-    ) -> Awaitable[None]:
-        """Serve one request."""
-        ...
 
 
 class CallFailed(AssertionError):
@@ -54,15 +36,18 @@ class TestClient:
 
     __test__ = False
 
-    def __init__(self, app: object) -> None:
+    def __init__(
+        self, app: App, lifespan: Callable[[], AbstractAsyncContextManager[None]], drift: DriftMonitor
+    ) -> None:
+        """Take an application, the context in which it runs, and what it finds of its skills' effects."""
         self.headers: dict[str, str] = {}
-        self._app = cast("App", app)
-        self._inside = InProcessHttpClient(self._app)
-        self._drift = self._app.drift
+        self._inside = InProcessHttpClient(app)
+        self._lifespan = lifespan
+        self._drift = drift
         self._life: AbstractAsyncContextManager[None] | None = None
 
     async def __aenter__(self) -> TestClient:
-        self._life = self._app.lifespan()
+        self._life = self._lifespan()
         await self._life.__aenter__()
         return self
 
