@@ -298,10 +298,8 @@ def _from_file(path: Path) -> dict[str, object]:
 
 def strangers() -> list[str]:
     """Variables that look like settings and are none: mistyped, or meant for somebody else."""
-    ours = [name for name in os.environ if name.startswith(PREFIX)]
-    return sorted(
-        name for name in ours if name.removeprefix(PREFIX).lower() not in Settings.__struct_fields__
-    )
+    known = Settings.__struct_fields__
+    return sorted(name for name in environment(PREFIX) if name.removeprefix(PREFIX).lower() not in known)
 
 
 def environment(prefix: str) -> dict[str, str]:
@@ -310,13 +308,8 @@ def environment(prefix: str) -> dict[str, str]:
 
 
 def _from_environment() -> dict[str, object]:
-    known = {field for field in Settings.__struct_fields__}
-    found: dict[str, object] = {}
-    for name, value in os.environ.items():
-        field = name.removeprefix(PREFIX).lower()
-        if name.startswith(PREFIX) and field in known:
-            found[field] = _value(field, value)
-    return found
+    given = {name.removeprefix(PREFIX).lower(): value for name, value in environment(PREFIX).items()}
+    return {name: _value(name, text) for name, text in given.items() if name in Settings.__struct_fields__}
 
 
 def _value(name: str, text: str) -> object:
@@ -325,11 +318,9 @@ def _value(name: str, text: str) -> object:
             return msgspec.json.decode(text)
         except msgspec.DecodeError as error:
             raise Misuse(f"settings: {name} takes a JSON list here: {error}") from None
-    return _split(text) if name in _LISTS else text
-
-
-def _split(value: str) -> tuple[str, ...]:
-    return tuple(one.strip() for one in value.split(",") if one.strip())
+    if name in _LISTS:
+        return tuple(one.strip() for one in text.split(",") if one.strip())
+    return text
 
 
 def _secret(kind: type, value: object) -> object:

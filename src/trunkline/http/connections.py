@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
-import time
 from collections.abc import Callable, Coroutine, Hashable
 from contextlib import suppress
+from email.utils import formatdate
 from typing import Any, Protocol
 
 from trunkline.clock import now_ms
@@ -20,8 +20,6 @@ LEAVE_S = 1.0
 LEAVING = 256
 # Files that are no connections: the store, the log, calls that go out.
 FILES = 200
-_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 # What a connection may leave unread without being counted.
 LARGE_BYTES = 64 << 10
 # One reader may hold this part of what all may.
@@ -94,7 +92,8 @@ class ServerState:
     def beat(self, now: float) -> None:
         """Once a second: a new date, and who has been silent for too long."""
         self.now = now
-        date = http_date(self._clock() / 1000)
+        # Not by strftime: its names follow the locale.
+        date = formatdate(self._clock() / 1000, usegmt=True).encode()
         self.default_headers = [(b"date", date)]
         self.date = b"date: %b\r\n" % date
         for connection in list(self.connections):
@@ -126,15 +125,6 @@ class _Leaving(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._state.leaving -= 1
-
-
-def http_date(seconds: float) -> bytes:
-    """A moment as HTTP writes it."""
-    at = time.gmtime(seconds)
-    # Not by strftime: its names follow the locale.
-    day, month = _DAYS[at.tm_wday], _MONTHS[at.tm_mon - 1]
-    clock = f"{at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02}"
-    return f"{day}, {at.tm_mday:02} {month} {at.tm_year:04} {clock} GMT".encode()
 
 
 def room(limit: int) -> int:

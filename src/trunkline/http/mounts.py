@@ -88,11 +88,6 @@ class Mount:
         """Every scope that one of its routes needs."""
         return {each.route.scope for each in self.compiled}
 
-    @property
-    def websocket_limits(self) -> list[int]:
-        """The most bytes of one message, of each route that is a WebSocket."""
-        return [each.route.body_limit for each in self.compiled if each.method == WEBSOCKET]
-
     def refusal_headers(self, exchange: Exchange, refused: Refused) -> Headers:
         """The headers of a refusal that only this application has."""
         del exchange, refused
@@ -169,7 +164,8 @@ class Mounts:
     @property
     def websocket_limits(self) -> list[int]:
         """The most bytes of one message, of each WebSocket that is mounted."""
-        return [limit for mount in self._mounts for limit in mount.websocket_limits]
+        compiled = [each for mount in self._mounts for each in mount.compiled]
+        return [each.route.body_limit for each in compiled if each.method == WEBSOCKET]
 
     def find(self, path: str) -> Mount | None:
         """The application that is mounted at the prefix of a path."""

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from trunkline import errors
 from trunkline.auth.identity import bearer
-from trunkline.auth.key_store import KeyInfo, KeyStore
+from trunkline.auth.key_store import IssuedKey, KeyInfo, KeyStore
 from trunkline.auth.keys import digest_of
 from trunkline.auth.principal import DEFAULT_TENANT, OPERATOR, Principal, Scope
 from trunkline.auth.signing import Signer
@@ -72,11 +72,7 @@ class Admin:
     """The acts of operators on one store."""
 
     def __init__(
-        self,
-        store: Store,
-        keys: KeyStore,
-        signer: Callable[[], Signer | None],
-        tasks: Tasks,
+        self, store: Store, keys: KeyStore, signer: Callable[[], Signer | None], tasks: Tasks
     ) -> None:
         """Take a store with its keys, its signer and its tasks as this process sees them."""
         self._store = store
@@ -108,55 +104,56 @@ class Admin:
         if not all([text.isprintable() for text in (path, *query.values())]):
             # PostgreSQL cannot even be asked for a text with a NUL in it.
             raise errors.InvalidParams("names and filters hold printable characters only")
-        crosses, by = Scope.OPERATOR in principal.scopes, principal.name
+        crosses, by, status = Scope.OPERATOR in principal.scopes, principal.name, 200
         if not crosses:
             query = _narrowed(query, principal.tenant)
         try:
             match method, kind, name, act if colon else "":
                 case "GET", "keys", "", "":
-                    return 200, msgspec.json.encode({"keys": await self._keys(principal)})
+                    answer = {"keys": await self._keys(principal)}
                 case "POST", "keys", "", "":
-                    return _CREATED, await self._create(_read(body, KeyOrder), principal)
+                    status, answer = _CREATED, await self._create(_read(body, KeyOrder), principal)
                 case "POST", "keys", key_id, "revoke":
-                    return 200, await self._revoke(key_id, principal)
+                    answer = await self._revoke(key_id, principal)
                 case "POST", "keys", key_id, "rotate":
-                    return 200, await self._rotate(key_id, _read(body, Rotation), principal)
+                    answer = await self._rotate(key_id, _read(body, Rotation), principal)
                 case "GET", "deliveries", "", "":
-                    return 200, await self._deliveries(query)
+                    answer = await self._deliveries(query)
                 case "POST", "deliveries", "", "replay":
-                    return 200, await self._replay_dead(query, by)
+                    answer = await self._replay_dead(query, by)
                 case "POST", "deliveries", delivery_id, "replay":
-                    return 200, await self._replay(delivery_id, principal)
+                    answer = await self._replay(delivery_id, principal)
                 case "GET", "tasks", "", "":
-                    return 200, await self._waiting(query)
+                    answer = await self._waiting(query)
                 case "POST", "tasks", task_id, "cancel":
-                    return 200, await self._cancel(task_id, query.get("tenant", principal.tenant), by)
+                    answer = await self._cancel(task_id, query.get("tenant", principal.tenant), by)
                 case "POST", "signing" | "store", "", "rotate" | "prune" if not crosses:
                     raise _beyond("the whole server")
                 case "POST", "signing", "", "rotate":
-                    return 200, await self._rotate_signing(by)
+                    answer = await self._rotate_signing(by)
                 case "POST", "store", "", "prune":
-                    return 200, await self._prune(_read(body, Prune), by)
+                    answer = await self._prune(_read(body, Prune), by)
                 case _:
                     raise errors.RouteNotFound("there is no such act for operators")
         except errors.Misuse as misuse:
             raise errors.InvalidParams(str(misuse)) from None
+        return status, msgspec.json.encode(answer)
 
     async def _keys(self, principal: Principal) -> list[KeyInfo]:
         known = await self._stored_keys.list()
-        return (
-            known if Scope.OPERATOR in principal.scopes else [one for one in known if _is_of(one, principal)]
-        )
+        if Scope.OPERATOR in principal.scopes:
+            return known
+        plain = [one for one in known if Scope.OPERATOR.value not in one.scopes]
+        return [one for one in plain if one.tenant == principal.tenant]
 
     async def _check_key(self, key_id: str, principal: Principal) -> None:
         # A key of another tenant is answered like one that does not exist. An operator's key is out of reach
         # too: whoever rotates it is given its secret.
-        if Scope.OPERATOR not in principal.scopes and not any(
-            [one.id == key_id for one in await self._keys(principal)]
-        ):
+        crosses = Scope.OPERATOR in principal.scopes
+        if not crosses and not any([one.id == key_id for one in await self._keys(principal)]):
             raise errors.Misuse(f"there is no key {key_id!r}; trunkline keys list shows them")
 
-    async def _create(self, wanted: KeyOrder, principal: Principal) -> bytes:
+    async def _create(self, wanted: KeyOrder, principal: Principal) -> IssuedKey:
         by = principal.name
         if Scope.OPERATOR not in principal.scopes:
             if wanted.tenant != principal.tenant:
@@ -172,29 +169,29 @@ class Admin:
         log.info(
             "admin.key.created key=%s owner=%a tenant=%a by=%a", made.key.id, wanted.owner, wanted.tenant, by
         )
-        return msgspec.json.encode(made)
+        return made
 
-    async def _revoke(self, key_id: str, principal: Principal) -> bytes:
+    async def _revoke(self, key_id: str, principal: Principal) -> KeyInfo:
         await self._check_key(key_id, principal)
         shown = await self._stored_keys.revoke(key_id)
         log.info("admin.key.revoked key=%s owner=%a by=%a", shown.id, shown.owner, principal.name)
-        return msgspec.json.encode(shown)
+        return shown
 
-    async def _rotate(self, key_id: str, wanted: Rotation, principal: Principal) -> bytes:
+    async def _rotate(self, key_id: str, wanted: Rotation, principal: Principal) -> IssuedKey:
         await self._check_key(key_id, principal)
         made = await self._stored_keys.rotate(key_id, _span(wanted.grace_ms, "grace_ms"))
         log.info("admin.key.rotated key=%s owner=%a by=%a", made.key.id, made.key.owner, principal.name)
-        return msgspec.json.encode(made)
+        return made
 
-    async def _rotate_signing(self, by: str) -> bytes:
+    async def _rotate_signing(self, by: str) -> dict[str, object]:
         signer = self._signer()
         if signer is None:
             raise errors.InvalidParams("nothing is signed here: push is off, or it has no secret_key")
         kid = await signer.rotate()
         log.info("admin.signing.rotated kid=%s by=%a", kid, by)
-        return msgspec.json.encode({"kid": kid})
+        return {"kid": kid}
 
-    async def _deliveries(self, query: Mapping[str, str]) -> bytes:
+    async def _deliveries(self, query: Mapping[str, str]) -> dict[str, object]:
         state = query.get("state") or None
         if state is not None and state not in _STATES:
             raise errors.InvalidParams(f"state is one of {', '.join(_STATES)}", field="state")
@@ -205,9 +202,9 @@ class Admin:
             limit=_limit(query),
             after=query.get("after", ""),
         )
-        return msgspec.json.encode({"deliveries": found})
+        return {"deliveries": found}
 
-    async def _waiting(self, query: Mapping[str, str]) -> bytes:
+    async def _waiting(self, query: Mapping[str, str]) -> dict[str, object]:
         if query.get("waiting") != "1":
             raise errors.InvalidParams(
                 "say waiting=1: the tasks whose agent no process carries", field="waiting"
@@ -215,15 +212,10 @@ class Admin:
         found = await self._store.nodes.waiting(
             query.get("tenant") or None, _limit(query), query.get("after", "")
         )
-        return msgspec.json.encode(
-            {
-                "tasks": [
-                    WaitingTask(one.task_id, one.tenant, one.agent, plain_state(one.state)) for one in found
-                ]
-            }
-        )
+        states = [(one, plain_state(one.state)) for one in found]
+        return {"tasks": [WaitingTask(one.task_id, one.tenant, one.agent, state) for one, state in states]}
 
-    async def _cancel(self, task_id: str, tenant: str, by: str) -> bytes:
+    async def _cancel(self, task_id: str, tenant: str, by: str) -> dict[str, object]:
         # The list is in the order of ids: from a prefix on, the task itself is among the first.
         page = await self._store.nodes.waiting(tenant, after=task_id[:-1])
         feed = None
@@ -238,16 +230,14 @@ class Admin:
         if not feed.state.over:
             await self._tasks.change(feed, ForceCancel())
         log.info("admin.task.canceled task=%s tenant=%a by=%a", task_id, tenant, by)
-        return msgspec.json.encode({"id": task_id, "state": plain_state(feed.state.state)})
+        return {"id": task_id, "state": plain_state(feed.state.state)}
 
-    async def _replay(self, delivery_id: str, principal: Principal) -> bytes:
-        by = principal.name
-        if not await self._may_replay(delivery_id, principal) or not await self._store.outbox.replay(
-            delivery_id
-        ):
+    async def _replay(self, delivery_id: str, principal: Principal) -> dict[str, object]:
+        may = await self._may_replay(delivery_id, principal)
+        if not may or not await self._store.outbox.replay(delivery_id):
             raise errors.InvalidParams(f"no delivery {delivery_id!r} has ended; see the list of deliveries")
-        log.info("admin.delivery.replayed delivery=%a by=%a", delivery_id, by)
-        return msgspec.json.encode({"id": delivery_id, "state": "pending"})
+        log.info("admin.delivery.replayed delivery=%a by=%a", delivery_id, principal.name)
+        return {"id": delivery_id, "state": "pending"}
 
     async def _may_replay(self, delivery_id: str, principal: Principal) -> bool:
         if Scope.OPERATOR in principal.scopes:
@@ -261,7 +251,7 @@ class Admin:
             after = page[-1].id
         return False
 
-    async def _replay_dead(self, query: Mapping[str, str], by: str) -> bytes:
+    async def _replay_dead(self, query: Mapping[str, str], by: str) -> dict[str, object]:
         filters = {"tenant": query.get("tenant") or None, "task_id": query.get("task") or None}
         count, after = 0, ""
         while page := await self._store.outbox.list(state="dead", limit=_MOST, after=after, **filters):
@@ -269,20 +259,16 @@ class Admin:
             for dead in page:
                 count += await self._store.outbox.replay(dead.id)
         log.info("admin.deliveries.replayed count=%d by=%a", count, by)
-        return msgspec.json.encode({"replayed": count})
+        return {"replayed": count}
 
-    async def _prune(self, wanted: Prune, by: str) -> bytes:
+    async def _prune(self, wanted: Prune, by: str) -> dict[str, object]:
         now = await self._store.clock.now()
         before = now - _span(wanted.older_than_ms, "older_than_ms")
         gone = await prune(self._store, before)
         self._tasks.forget(before)
         shrunk = await self._store.maintenance.compact(now)
         log.info("admin.store.pruned forgotten=%d compacted=%d by=%a", gone, shrunk, by)
-        return msgspec.json.encode({"forgotten": gone, "compacted": shrunk})
-
-
-def _is_of(key: KeyInfo, principal: Principal) -> bool:
-    return key.tenant == principal.tenant and Scope.OPERATOR.value not in key.scopes
+        return {"forgotten": gone, "compacted": shrunk}
 
 
 def _beyond(what: str) -> errors.Forbidden:
