@@ -47,13 +47,7 @@ class ExecutorFactory(Struct, frozen=True):
         name = id or agent.id
         reachable = Reachable(remote_id(name), agent.peers, self.local, self.tools)
         executor = SkillExecutor(
-            agent.name,
-            agent.skills,
-            agent.default,
-            own,
-            self.drift,
-            bounds=self.bounds,
-            reachable=reachable,
+            agent.name, agent.skills, agent.default, own, self.drift, bounds=self.bounds, reachable=reachable
         )
         elsewhere = PeerExecutor(agent.peers, following=self.following)
         return (
@@ -62,28 +56,18 @@ class ExecutorFactory(Struct, frozen=True):
         )
 
 
-class SiteFactory:
+class SiteFactory(Struct):
     """Makes the sites of agents, all behind one admission; they may come and go while the host serves."""
 
-    def __init__(
-        self,
-        runner: Runner,
-        identity: Identity,
-        admission: Admission,
-        refusals: Refusals,
-        read_body: BodyReader,
-        *,
-        pushes: bool,
-    ) -> None:
-        self._runner = runner
-        self._identity = identity
-        self._admission = admission
-        self._refusals = refusals
-        self._read_body = read_body
-        self._pushes = pushes
-        self._configs: PushConfigs | None = None
-        # By agent id. Whoever pushes says so to each when the store is open.
-        self._operations: dict[str | None, Operations] = {}
+    _runner: Runner
+    _identity: Identity
+    _admission: Admission
+    _refusals: Refusals
+    _read_body: BodyReader
+    pushes: bool
+    _configs: PushConfigs | None = None
+    # By agent id. Whoever pushes says so to each when the store is open.
+    _operations: dict[str | None, Operations] = {}
 
     def refuse_work_by(self, check: Callable[[str, str], None]) -> None:
         """Have somebody asked who refuses work of a tenant and principal before it is read."""
@@ -126,18 +110,11 @@ class SiteFactory:
 
     def whole(self, card: Card) -> Card:
         """A card that says of push what is so on this host."""
-        return replace(card, push=self._pushes)
+        return replace(card, push=self.pushes)
 
     def showing(self, operations: EncodedOperations, cards: Cards, own: Settings) -> Site:
         """A site with these operations and cards: tenants may be shown the same agent differently."""
-        return Site(
-            operations,
-            cards,
-            self._admission,
-            self._refusals,
-            read_body=self._read_body,
-            own=own,
-        )
+        return Site(operations, cards, self._admission, self._refusals, read_body=self._read_body, own=own)
 
     def push_by(self, configs: PushConfigs) -> None:
         """Have all operations, also those that are made later, keep push configs here."""

@@ -63,17 +63,14 @@ class Change(Struct, frozen=True):
     op: str = "inc"
 
 
-class RunReport:
+class RunReport(Struct):
     """Gathers what a run says about itself and shapes it at the end, as far as the caller wants it."""
 
-    __slots__ = ("changes", "confidence", "only", "usage")
-
-    def __init__(self, only: tuple[str, ...] | None = None) -> None:
-        # The URIs that the caller named; None if it named none, so that it gets all.
-        self.only = only
-        self.usage: Usage | None = None
-        self.confidence: Confidence | None = None
-        self.changes: list[Change] = []
+    # The URIs that the caller named; None if it named none, so that it gets all.
+    only: tuple[str, ...] | None = None
+    usage: Usage | None = None
+    confidence: Confidence | None = None
+    changes: list[Change] = []
 
     @property
     def has_content(self) -> bool:

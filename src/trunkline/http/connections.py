@@ -10,6 +10,8 @@ from contextlib import suppress
 from email.utils import formatdate
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from trunkline.clock import now_ms
 from trunkline.http.exchange import Exchange
 
@@ -152,7 +154,7 @@ class UnreadConnection(Protocol):
         ...
 
 
-class UnreadAnswers:
+class UnreadAnswers(Struct):
     """Counts the bytes of large answers that their readers have not taken yet; a `limit` of 0 is none.
 
     Small ones are bounded by the number of connections. Of large ones a few slow readers could make a process
@@ -160,15 +162,12 @@ class UnreadAnswers:
     own.
     """
 
-    __slots__ = ("_by_reader", "_limit", "_sizes", "dropped", "total")
-
-    def __init__(self, limit: int = 0) -> None:
-        self._limit = limit
-        self._by_reader: dict[Hashable, dict[UnreadConnection, int]] = {}
-        self._sizes: dict[Hashable, int] = {}
-        self.total = 0
-        # How many connections were dropped since somebody last asked.
-        self.dropped = 0
+    limit: int = 0
+    _by_reader: dict[Hashable, dict[UnreadConnection, int]] = {}
+    _sizes: dict[Hashable, int] = {}
+    total: int = 0
+    # How many connections were dropped since somebody last asked.
+    dropped: int = 0
 
     def add(self, reader: Hashable, connection: UnreadConnection, size: int) -> None:
         """Count an answer that is waiting for its reader; drops others where it is one too many.
@@ -178,11 +177,11 @@ class UnreadAnswers:
         self._by_reader.setdefault(reader, {})[connection] = size
         self._sizes[reader] = self._sizes.get(reader, 0) + size
         self.total += size
-        if not self._limit:
+        if not self.limit:
             return
-        while self._sizes[reader] > self._limit // SHARE and self._drop_oldest(reader, connection):
+        while self._sizes[reader] > self.limit // SHARE and self._drop_oldest(reader, connection):
             pass
-        while self.total > self._limit:
+        while self.total > self.limit:
             # From whoever holds most: a crowd of slow readers is no reason to cut a modest one.
             # This reader counts only if it holds more than the answer that is spared.
             others = [each for each, held in self._by_reader.items() if each != reader or len(held) > 1]

@@ -12,7 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from trunkline.errors import Misuse, Refused, RouteNotFound
 from trunkline.http.asgi import Receive, Scope, Send
@@ -203,16 +203,15 @@ class Mounts:
             call.end()
 
 
-class MountedCall:
+class MountedCall(Struct, eq=False):
     """One HTTP request of a mounted application: ASGI messages on its side, our exchange on the other."""
 
-    def __init__(self, exchange: Exchange, body: bytes, lasting: Lasting | None) -> None:
-        self.lasting = lasting
-        self.begun = False
-        self._exchange = exchange
-        self._body: bytes | None = body
-        self._start: Scope = {}
-        self._left = asyncio.Event()
+    _exchange: Exchange
+    _body: bytes | None
+    lasting: Lasting | None
+    begun: bool = False
+    _start: Scope = {}
+    _left: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self, app: App, scope: Scope) -> None:
         """Have the application answer."""
@@ -276,15 +275,14 @@ class MountedCall:
         await self._exchange.respond(self._start["status"], body, media_type, kept)
 
 
-class MountedSocket:
+class MountedSocket(Struct, eq=False):
     """One WebSocket of a mounted application; each of its messages is bounded."""
 
-    def __init__(self, receive: Receive, send: Send, limit: int, lasting: Lasting | None) -> None:
-        self.lasting = lasting
-        self._receive = receive
-        self._send = send
-        self._limit = limit
-        self._cut = False
+    _receive: Receive
+    _send: Send
+    _limit: int
+    lasting: Lasting | None
+    _cut: bool = False
 
     async def run(self, app: App, scope: Scope) -> None:
         """Have the application talk to its caller."""

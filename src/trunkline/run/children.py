@@ -12,6 +12,8 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from trunkline.errors import InvalidParams, StoreError, TaskNotCancelable, TaskNotFound
 from trunkline.log.delegation import RestChild
 from trunkline.log.fold import State
@@ -35,21 +37,16 @@ TRIES = 5
 RETRY_S = 0.5
 
 
-class Children:
+class Children(Struct, frozen=True):
     """Keeps parents and children together; `cancel` stops a task, `due` looks for tasks that are due."""
 
-    def __init__(
-        self,
-        node: Node,
-        owners: Collection[Owner],
-        cancel: Callable[[Feed, str], Awaitable[None]],
-        due: Callable[[], None],
-    ) -> None:
-        self._node = node
-        self._owners = owners
-        self._cancel = cancel
-        self._due = due
-        node.tasks.rested = self._rested
+    _node: Node
+    _owners: Collection[Owner]
+    _cancel: Callable[[Feed, str], Awaitable[None]]
+    _due: Callable[[], None]
+
+    def __post_init__(self) -> None:
+        self._node.tasks.rested = self._rested
 
     def _rested(self, feed: Feed) -> None:
         """Tell those whom the rest of a task concerns; asked for children and for what was canceled."""
@@ -133,14 +130,11 @@ class Children:
         await asyncio.gather(*map(self._cancel_one, feeds))
 
 
-class OpenedTasks:
+class OpenedTasks(Struct, frozen=True):
     """The children of one task, which its executor opens through the runner of its node."""
 
-    __slots__ = ("_parent", "_runner")
-
-    def __init__(self, runner: Runner, parent: Feed) -> None:
-        self._runner = runner
-        self._parent = parent
+    _runner: Runner
+    _parent: Feed
 
     async def open(self, child: str, agent: str, request: SendRequest, *, is_new: bool = False) -> None:
         """Open a task of an agent under this id, unless that was done before.

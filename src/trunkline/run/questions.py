@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from itertools import count
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from trunkline.clock import now_ms
@@ -25,28 +26,23 @@ def bounded(status: Status, answer_s: float) -> Status:
     return replace(status, deadline=now_ms() + round(answer_s * 1000))
 
 
-class Questions:
+class Questions(Struct):
     """Asks the questions of an executor and waits for their answers.
 
     `wait` waits until something is so or a moment has come, `is_ours` says whether the executor still speaks
     for the task, and `reopens` that the next question stands open since an earlier run.
     """
 
-    __slots__ = ("_asked", "_buffer", "_is_ours", "_lock", "_reopens", "_state", "_wait", "asking")
-
-    def __init__(
-        self, state: State, buffer: EventBuffer, wait: Wait, is_ours: Callable[[], bool], *, reopens: bool
-    ) -> None:
-        # Whether the executor waits for its caller now.
-        self.asking = False
-        self._state = state
-        self._buffer = buffer
-        self._wait = wait
-        self._is_ours = is_ours
-        self._reopens = reopens
-        self._asked: set[int] = set()
-        # One question at a time: the answer to one must not be taken for the answer to another.
-        self._lock = asyncio.Lock()
+    _state: State
+    _buffer: EventBuffer
+    _wait: Wait
+    _is_ours: Callable[[], bool]
+    reopens: bool
+    # Whether the executor waits for its caller now.
+    asking: bool = False
+    _asked: set[int] = set()
+    # One question at a time: the answer to one must not be taken for the answer to another.
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def open(self) -> bool:
@@ -90,7 +86,7 @@ class Questions:
 
     def _is_open(self, status: Status) -> bool:
         """Whether the question stands open since an earlier run."""
-        reopens, self._reopens = self._reopens, False
+        reopens, self.reopens = self.reopens, False
         asked, of_children = self._state.question, self._state.of_children()
         if not reopens or asked is None or status.message is None:
             return reopens

@@ -12,6 +12,8 @@ from hashlib import sha256
 from html import escape
 from urllib.parse import parse_qs
 
+from msgspec import Struct
+
 from trunkline import errors
 from trunkline.auth.browser_sessions import LASTS_S, BrowserSessions, cookie_name
 from trunkline.auth.identity import Identity
@@ -87,17 +89,14 @@ def _section(path: str, card: Card) -> str:
     )
 
 
-class SignInPages:
+class SignInPages(Struct, frozen=True):
     """Answers at the two paths of signing in and out."""
 
-    def __init__(
-        self, admission: Admission, identity: Identity, refusals: Refusals, timeout_s: float
-    ) -> None:
-        """Take how long the body of a form may take."""
-        self._admission = admission
-        self._identity = identity
-        self._refusals = refusals
-        self._timeout_s = timeout_s
+    _admission: Admission
+    _identity: Identity
+    _refusals: Refusals
+    # How long the body of a form may take.
+    _timeout_s: float
 
     async def sign_in(self, exchange: Exchange, seen: TraceSeen) -> None:
         """Show the form, or begin a session with the key that was sent by it."""

@@ -66,40 +66,20 @@ class StreamEncoding(Struct, frozen=True):
     whole_limit: int = WHOLE_LIMIT
 
 
-class OpenStream:
+class OpenStream(Struct, eq=False):
     """One open response."""
 
-    __slots__ = (
-        "_encoding",
-        "_exchange",
-        "_gone",
-        "_lasting",
-        "_streams",
-        "_subscription",
-        "beat",
-        "blocked_at",
-        "sent_at",
-        "task",
-    )
-
-    def __init__(
-        self,
-        streams: Streams,
-        exchange: Exchange,
-        subscription: Subscription,
-        encoding: StreamEncoding,
-        lasting: Lasting | None,
-    ) -> None:
-        self._streams = streams
-        self._exchange = exchange
-        self._subscription = subscription
-        self._encoding = encoding
-        self._lasting = lasting
-        self._gone = False
-        self.beat = False
-        self.blocked_at = 0.0
-        self.sent_at = 0.0
-        self.task: asyncio.Task[object] | None = None
+    _streams: Streams
+    _exchange: Exchange
+    _subscription: Subscription
+    _encoding: StreamEncoding
+    _lasting: Lasting | None
+    _gone: bool = False
+    beat: bool = False
+    # When a write began that its reader has not taken, and when the last one was taken.
+    blocked_at: float = 0.0
+    sent_at: float = 0.0
+    task: asyncio.Task[object] | None = None
 
     async def run(self) -> None:
         """Send until the end of the task, of the caller's interest or of the server."""
