@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trunkline.clock import Ids, new_id, random_bits
+from trunkline.clock import Ids, new_id, random_bits, wait_event
 from trunkline.log.ids import UUID, is_task_id
 
 V7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
@@ -54,3 +55,16 @@ def test_chance_has_as_many_bits_as_are_asked_for() -> None:
         drawn = [random_bits(count) for _ in range(600)]
         assert max(drawn).bit_length() == count
         assert min(drawn) >= 0
+
+
+def test_an_event_is_waited_for_as_long_as_is_said() -> None:
+    async def scene() -> None:
+        event = asyncio.Event()
+        assert not await wait_event(event, 0.01)
+        asyncio.get_running_loop().call_soon(event.set)
+        assert await wait_event(event, 60)
+        assert await wait_event(event, None)
+        # One that has come already is seen even where nobody would wait.
+        assert await wait_event(event, 0)
+
+    asyncio.run(scene())

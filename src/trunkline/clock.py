@@ -1,7 +1,8 @@
-"""Where time, chance and ids come from; everyone else has them passed in or takes them from here."""
+"""Where time, waits, chance and ids come from; everyone else has them passed in or takes them from here."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import struct
 import time
@@ -40,6 +41,15 @@ random_bits = _RandomPool().bits
 def now_ms() -> int:
     """Milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
+
+
+async def wait_event(event: asyncio.Event, limit_s: float | None) -> bool:
+    """Wait for an event, at most this long; whether it has come."""
+    try:
+        async with asyncio.timeout(limit_s):
+            return await event.wait()
+    except TimeoutError:
+        return False
 
 
 class Ids:

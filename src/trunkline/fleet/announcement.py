@@ -10,6 +10,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
+from trunkline.clock import wait_event
 from trunkline.config import Secret, Settings
 from trunkline.errors import TrunklineError
 from trunkline.fleet.hub_client import HubClient
@@ -76,10 +77,7 @@ class Announcement:
             await asyncio.wait(self._running, timeout=WITHDRAWAL_S)
 
     async def _has_address(self) -> bool:
-        try:
-            async with asyncio.timeout(ADDRESS_S):
-                await self._known.wait()
-        except TimeoutError:
+        if not await wait_event(self._known, ADDRESS_S):
             log.error("announce.off reason=the address of this server is not known fix=public_url")
         return bool(self._base)
 
@@ -104,7 +102,7 @@ class AnnouncedAgent:
             self._failures = self._failures + 1 if trouble else 0
             if trouble != self._said:
                 self._log(trouble)
-            await _wait(self._leaving, pause_s(self._ttl_s, self._failures))
+            await wait_event(self._leaving, pause_s(self._ttl_s, self._failures))
         if not self._failures and not await self._put(0):
             log.info("announce.withdrawn agent=%s", self._name)
 
@@ -133,14 +131,6 @@ def pause_s(ttl_s: float, failures: int) -> float:
     if not failures:
         return ttl_s * RENEWED
     return min(FIRST_PAUSE_S * 2 ** min(failures - 1, 10), LONGEST_PAUSE_S)
-
-
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return
 
 
 def _detail(answer: bytes) -> str:

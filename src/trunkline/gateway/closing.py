@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from trunkline.auth.identity import LAST_S
+from trunkline.clock import wait_event
 from trunkline.errors import Refused, StoreError
 from trunkline.gateway.tenants import Tenant, TenantBook
 from trunkline.run.runner import Runner
@@ -65,9 +66,7 @@ class TenantClosing:
                 await asyncio.gather(self._shut(), *[self._end(one) for one in closed])
             except StoreError as error:
                 log.warning("tenants.unclosed error=%s", error)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S if closed else None):
-                    await self._woken.wait()
+            await wait_event(self._woken, LOOK_S if closed else None)
 
     async def _shut(self) -> None:
         # Its readers hear of the cancel first; then the rest of its streams ends.

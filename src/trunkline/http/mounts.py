@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from trunkline.clock import wait_event
 from trunkline.errors import Misuse, Refused, RouteNotFound
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.http.exchange import Exchange, Headers
@@ -186,9 +187,7 @@ class Mounts:
     async def watch(self) -> None:
         """Each second, cut off whoever would not be let in any more; owned by the host."""
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(WATCH_S):
-                    await self._woken.wait()
+            await wait_event(self._woken, WATCH_S)
             self._woken.clear()
             for call in [each for each in self._open if each.lasting is not None and not each.lasting()]:
                 await call.cut()

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from trunkline.clock import wait_event
 from trunkline.errors import Misuse
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.http.connection import ServerConnection
@@ -169,9 +170,7 @@ class HttpServer:
         self.started = True
         self._tell_started(sockets[0].getsockname()[1])
         while not self._ending.is_set():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(BEAT_S):
-                    await self._ending.wait()
+            await wait_event(self._ending, BEAT_S)
             state.beat(loop.time())
         for server in servers:
             server.close()

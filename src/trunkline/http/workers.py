@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from trunkline.clock import wait_event
 from trunkline.http.server import FAILED, INTERRUPTED
 
 log = logging.getLogger("trunkline")
@@ -146,10 +147,7 @@ class Workers:
         """Leave a place empty for a while; nobody is to wait in a line that nobody serves."""
         if SHARES:
             self._close(place)
-        try:
-            async with asyncio.timeout(seconds):
-                await self._ending.wait()
-        except TimeoutError:
+        if not await wait_event(self._ending, seconds):
             self._sockets[place] = self._listening()
 
     async def _work(self, sockets: list[socket.socket]) -> tuple[bool, int]:

@@ -75,21 +75,12 @@ class Work(Protocol):
 
     ids: Ids
     tenant: str
-
-    @property
-    def loop(self) -> AbstractEventLoop:
-        """The loop the executor runs on."""
-        ...
-
-    @property
-    def state(self) -> State:
-        """The task as recorded; read it, never change it."""
-        ...
-
-    @property
-    def earlier(self) -> tuple[Message, ...]:
-        """What was said in the same context before this task, oldest first."""
-        ...
+    # The loop the executor runs on.
+    loop: AbstractEventLoop
+    # The task as recorded; read it, never change it.
+    state: State
+    # What was said in the same context before this task, oldest first.
+    earlier: tuple[Message, ...]
 
     @property
     def elapsed_ms(self) -> int:

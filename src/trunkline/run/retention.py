@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 
 from trunkline.auth.principal import DEFAULT_TENANT
+from trunkline.clock import wait_event
 from trunkline.errors import Conflict, StoreError
 from trunkline.run.tasks import Tasks
 from trunkline.store.base import Store
@@ -56,9 +56,7 @@ class Retention:
             began = clock()
             while (left_s := began + self._shortest_s() - clock()) > 0:
                 self._woken.clear()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(left_s):
-                        await self._woken.wait()
+                await wait_event(self._woken, left_s)
             try:
                 await self._round()
             except StoreError as error:

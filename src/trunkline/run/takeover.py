@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from trunkline.clock import now_ms
+from trunkline.clock import now_ms, wait_event
 from trunkline.errors import Conflict, StoreError, TurnOver
 from trunkline.log.decide import Claim, Emit, ForceCancel, Release, decide
 from trunkline.log.fold import State
@@ -93,11 +93,7 @@ class Takeover:
         pause_s = SHARED_S if self._store.shared else ALONE_S
         unread = ""
         while True:
-            try:
-                async with asyncio.timeout(pause_s):
-                    await self._called.wait()
-            except TimeoutError:
-                pass
+            await wait_event(self._called, pause_s)
             self._called.clear()
             try:
                 await self.round()

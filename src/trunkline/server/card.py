@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from hashlib import blake2b
 
 from msgspec import Struct
@@ -21,7 +21,6 @@ from trunkline.http.exchange import JSON, Exchange, Headers, query, text
 from trunkline.http.host_check import LOOPBACK, HostCheck, host_name, spelled
 from trunkline.wire.card import Card, Extension, card_hybrid, card_v1, check_card
 from trunkline.wire.service_parameters import Version, negotiate
-from trunkline.wire.types import Metadata
 from trunkline.wire.writer import Dialect
 
 log = logging.getLogger("trunkline.server")
@@ -185,23 +184,17 @@ def _without(card: Card, private: Collection[str]) -> Card:
     if not private:
         return card
     skills = tuple(skill for skill in card.skills if skill.id not in private)
-    return replace(card, skills=skills, extensions=extensions_without(card.extensions, private))
+    extensions = tuple(_silent_on(private, one) for one in card.extensions)
+    return replace(card, skills=skills, extensions=extensions)
 
 
-def extensions_without(extensions: Iterable[Extension], private: Collection[str]) -> tuple[Extension, ...]:
-    """Extensions that do not speak of these skills."""
-    return tuple(
-        replace(one, params=_params_without(one.params, private)) if one.params else one for one in extensions
-    )
-
-
-def _params_without(params: Metadata, private: Collection[str]) -> Metadata:
-    if "skills" not in params:
-        return params
-    return {
-        **params,
-        "skills": {name: said for name, said in params["skills"].items() if name not in private},
-    }
+def _silent_on(private: Collection[str], extension: Extension) -> Extension:
+    """An extension that does not speak of these skills."""
+    params = extension.params
+    if not params or "skills" not in params:
+        return extension
+    skills = {name: said for name, said in params["skills"].items() if name not in private}
+    return replace(extension, params={**params, "skills": skills})
 
 
 def _asked(exchange: Exchange) -> Version | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from time import monotonic
 
 from trunkline.client.client import Client
-from trunkline.clock import random_bits
+from trunkline.clock import random_bits, wait_event
 from trunkline.errors import Misuse, TrunklineError, Unreachable
 from trunkline.fleet.catalogue.card_facts import facts_of, pause_s
 from trunkline.fleet.catalogue.catalogue import Catalogue, Key
@@ -89,11 +89,7 @@ class CardDiscovery:
                 while True:
                     self._woken.clear()
                     wait_s = self._start(group)
-                    try:
-                        async with asyncio.timeout(wait_s):
-                            await self._woken.wait()
-                    except TimeoutError:
-                        continue
+                    await wait_event(self._woken, wait_s)
         finally:
             for _, client in self._clients.values():
                 await client.close()

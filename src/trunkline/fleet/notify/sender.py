@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 
+from trunkline.clock import wait_event
 from trunkline.errors import StoreError
 from trunkline.fleet.inbox import Inbox
 from trunkline.fleet.notify.callers import CallerFirst
@@ -78,11 +79,7 @@ class NoticeSender:
                 await self.tell_due()
             except StoreError as error:
                 log.warning("notify.stopped error=%s", error)
-            try:
-                async with asyncio.timeout(self._pause_s()):
-                    await self.woken.wait()
-            except TimeoutError:
-                continue
+            await wait_event(self.woken, self._pause_s())
 
     async def tell_due(self) -> None:
         """Tell everything that is due now, once."""
