@@ -193,19 +193,10 @@ def seconds(age: float | str) -> float:
 
 
 # What each agent of a host has of its own; everything else is the host's.
-OF_SITE = frozenset(
-    {
-        "reply",
-        "wait_limit",
-        "stall_limit",
-        "retention",
-        "coalesce_characters",
-        "coalesce_milliseconds",
-        "push_format",
-        "stream_close",
-        "unread_parts",
-    }
-)
+OF_SITE = frozenset({
+    "reply", "wait_limit", "stall_limit", "retention", "coalesce_characters", "coalesce_milliseconds",
+    "push_format", "stream_close", "unread_parts",
+})  # fmt: skip
 
 
 def host_layer(layers: Sequence[tuple[str, Mapping[str, object]]]) -> dict[str, object]:

@@ -294,7 +294,7 @@ def refuse_unknown(data: object, schema: Schema, model: object, field: str) -> N
     Raises:
         InvalidParams: there is one; the nearest known name is said.
     """
-    found = _Names(schema.get("$defs", {}), {*_pydantic_names(model)}).unknown(data, schema)
+    found = _unknown(data, schema, schema.get("$defs", {}), {*_pydantic_names(model)})
     if found is not None:
         path, name, known = found
         place = field + path
@@ -304,40 +304,36 @@ def refuse_unknown(data: object, schema: Schema, model: object, field: str) -> N
         raise InvalidParams(f"{place}: there is no {name!r}; {hint}", field=f"{place}.{name}")
 
 
-class _Names:
-    """The types of one schema, and the names that are let pass wherever they stand."""
+def _unknown(
+    data: object, schema: Schema, types: Schema, others: set[str]
+) -> tuple[str, str, list[str]] | None:
+    """The first name that is not listed where it stands: its place, itself, and what is listed there.
 
-    def __init__(self, types: Schema, others: set[str]) -> None:
-        self._types = types
-        self._others = others
-
-    def unknown(self, data: object, schema: Schema) -> tuple[str, str, list[str]] | None:
-        """The first name that is not listed where it stands: its place, itself, and what is listed there."""
-        schema = _choose(data, schema, self._types)
-        if isinstance(data, dict):
-            known: Schema = schema.get("properties", {})
-            rest = schema.get("additionalProperties")
-            members = typing.cast("dict[str, object]", data)
-            if rest is False:
-                for name in members:
-                    if name not in known and name not in self._others:
-                        return "", name, list(known)
-            inside = [
-                (name, one, known.get(name, rest))
-                for name, one in members.items()
-                if type(one) in _WITH_NAMES
-            ]
-        elif isinstance(data, list):
-            items, listed = schema.get("items"), typing.cast("list[object]", data)
-            inside = [(place, one, items) for place, one in enumerate(listed) if type(one) in _WITH_NAMES]
-        else:
-            return None
-        for step, one, within in inside:
-            if isinstance(within, dict):
-                found = self.unknown(one, typing.cast("Schema", within))
-                if found is not None:
-                    return _path_step(step) + found[0], found[1], found[2]
+    `types` are those of the whole schema, `others` the names that are let pass wherever they stand.
+    """
+    schema = _choose(data, schema, types)
+    if isinstance(data, dict):
+        known: Schema = schema.get("properties", {})
+        rest = schema.get("additionalProperties")
+        members = typing.cast("dict[str, object]", data)
+        if rest is False:
+            for name in members:
+                if name not in known and name not in others:
+                    return "", name, list(known)
+        inside = [
+            (name, one, known.get(name, rest)) for name, one in members.items() if type(one) in _WITH_NAMES
+        ]
+    elif isinstance(data, list):
+        items, listed = schema.get("items"), typing.cast("list[object]", data)
+        inside = [(place, one, items) for place, one in enumerate(listed) if type(one) in _WITH_NAMES]
+    else:
         return None
+    for step, one, within in inside:
+        if isinstance(within, dict):
+            found = _unknown(one, typing.cast("Schema", within), types, others)
+            if found is not None:
+                return _path_step(step) + found[0], found[1], found[2]
+    return None
 
 
 def _choose(data: object, schema: Schema, types: Schema) -> Schema:

@@ -163,17 +163,15 @@ def extensions_of(
         for name, about in ABOUT.items()
         if name in named
     )
-    return (*found, _parameters(schemas)) if schemas else found
+    if not schemas:
+        return found
+    read = {skill: {"schema": schema} for skill, schema in schemas.items()}
+    about = "The JSON schema of what a skill reads in a data part."
+    return (*found, Extension(SKILL_PARAMETERS, about, required=False, params={"skills": read}))
 
 
 # Of somebody who hands on what others report.
 REPORTED = extensions_of(_EMITTED, {})
-
-
-def _parameters(schemas: Mapping[str, Mapping[str, object]]) -> Extension:
-    skills = {skill: {"schema": schema} for skill, schema in schemas.items()}
-    about = "The JSON schema of what a skill reads in a data part."
-    return Extension(SKILL_PARAMETERS, about, required=False, params={"skills": skills})
 
 
 class EffectDrift(Struct, frozen=True):
@@ -204,11 +202,9 @@ class DriftMonitor:
                 self._warned.add((skill.id, name))
                 fix = f"@agent.skill(emits=[{name!r}]) puts it on the card"
                 log.warning("extension.undeclared skill=%s extension=%s fix=%s", skill.id, name, fix)
-        if success and skill.effects:
-            self._compare(skill, task_id, report.changes)
-
-    def _compare(self, skill: Skill, task_id: str, changes: Iterable[Change]) -> None:
-        missing, undeclared = compare(skill.effects, changes)
+        if not success or not skill.effects:
+            return
+        missing, undeclared = compare(skill.effects, report.changes)
         if not missing and not undeclared:
             return
         self.found.append(EffectDrift(task_id, skill.id, missing, undeclared))

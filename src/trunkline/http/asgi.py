@@ -72,21 +72,9 @@ class AsgiExchange:
     """An exchange with the server of a host, by messages."""
 
     __slots__ = (
-        "_watcher",
-        "_whole",
-        "also",
-        "base",
-        "headers",
-        "method",
-        "path",
-        "prefix",
-        "query_string",
-        "raw_path",
-        "reader",
-        "receive",
-        "scope",
-        "send",
-    )
+        "_watcher", "_whole", "also", "base", "headers", "method", "path", "prefix", "query_string",
+        "raw_path", "reader", "receive", "scope", "send",
+    )  # fmt: skip
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope

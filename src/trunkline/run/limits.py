@@ -56,7 +56,11 @@ class Quota:
             full_at = self._full_at.get(caller, now)
             full_at = (full_at if full_at > now else now) + self._gap_s
             if (wait_s := full_at - now - self._slack_s) > 0:
-                raise self._too_often(wait_s)
+                seconds = max(1, ceil(wait_s))
+                raise TooManyRequests(
+                    f"too many requests: {self._rate:g} a second are let in; try again in {seconds} s",
+                    retry_after_s=seconds,
+                )
             self._full_at[caller] = full_at
             if len(self._full_at) >= self._sweep_at:
                 self._sweep(now)
@@ -83,13 +87,6 @@ class Quota:
 
     def __len__(self) -> int:
         return len(self._full_at) + len(self._held)
-
-    def _too_often(self, wait_s: float) -> TooManyRequests:
-        seconds = max(1, ceil(wait_s))
-        return TooManyRequests(
-            f"too many requests: {self._rate:g} a second are let in; try again in {seconds} s",
-            retry_after_s=seconds,
-        )
 
     def _sweep(self, now: float) -> None:
         kept = {caller: full_at for caller, full_at in self._full_at.items() if full_at > now}

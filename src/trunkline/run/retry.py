@@ -15,17 +15,7 @@ _HOUR = 60 * _MINUTE
 # After the first attempt: for trouble that passes at once.
 QUICK = (1 * _SECOND, 3 * _SECOND, 9 * _SECOND)
 # And for a receiver that is down for days; each wait is spread by a fifth either way.
-LONG = (
-    5 * _SECOND,
-    5 * _MINUTE,
-    30 * _MINUTE,
-    2 * _HOUR,
-    5 * _HOUR,
-    10 * _HOUR,
-    14 * _HOUR,
-    20 * _HOUR,
-    24 * _HOUR,
-)
+LONG = (5 * _SECOND, 5 * _MINUTE, 30 * _MINUTE, *(hours * _HOUR for hours in (2, 5, 10, 14, 20, 24)))
 _LONGEST_WAIT = 24 * _HOUR
 # A log that cannot be read is not the target's fault: it has its own patience.
 _UNREAD_WAIT = 1 * _MINUTE
@@ -77,14 +67,13 @@ class RetrySchedule(Struct, frozen=True):
         """The verdict on an attempt; `chance` is from 0 to 1 and spreads the long waits."""
         status = attempt.status
         if 200 <= status < 300:
-            return self._verdict(delivery, attempt, DeliveryOutcome.DONE)
+            return DeliveryResult(delivery.id, DeliveryOutcome.DONE, 0, status, attempt.note)
         if status == GONE:
             return DeliveryResult(delivery.id, DeliveryOutcome.DROPPED, 0, status, "HTTP 410: disabled")
-        if attempt.trouble in _OURS or (300 <= status < 500 and status not in _PATIENT):
-            return self._verdict(delivery, attempt, DeliveryOutcome.DEAD)
-        wait = self._wait(delivery.attempts, chance)
+        is_final = attempt.trouble in _OURS or (300 <= status < 500 and status not in _PATIENT)
+        wait = None if is_final else self._wait(delivery.attempts, chance)
         if wait is None:
-            return self._verdict(delivery, attempt, DeliveryOutcome.DEAD)
+            return DeliveryResult(delivery.id, DeliveryOutcome.DEAD, 0, status, attempt.note)
         wait = max(wait, min(attempt.retry_after_ms, _LONGEST_WAIT))
         return DeliveryResult(delivery.id, DeliveryOutcome.RETRY, now + wait, status, attempt.note)
 
@@ -95,17 +84,13 @@ class RetrySchedule(Struct, frozen=True):
         wait = min(_SECOND << min(delivery.attempts, 10), _UNREAD_WAIT)
         return DeliveryResult(delivery.id, DeliveryOutcome.RETRY, now + wait, note="the task cannot be read")
 
-    def _verdict(self, delivery: Delivery, attempt: Attempt, outcome: DeliveryOutcome) -> DeliveryResult:
-        return DeliveryResult(delivery.id, outcome, 0, attempt.status, attempt.note)
-
     def _wait(self, attempts: int, chance: float) -> int | None:
         if attempts < len(QUICK):
             return QUICK[attempts]
         place = attempts - len(QUICK)
         if not self.long or place >= len(LONG):
             return None
-        wait = LONG[place]
-        return round(wait * (1 + (2 * chance - 1) / _SPREAD))
+        return round(LONG[place] * (1 + (2 * chance - 1) / _SPREAD))
 
 
 def patience_ms(text: str, now: int) -> int:
