@@ -8,6 +8,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import Struct
 from ruamel.yaml import YAML
 from ruamel.yaml.composer import MaxDepthExceededError
 from ruamel.yaml.error import YAMLError
@@ -22,12 +23,11 @@ DEPTH_LIMIT = 64
 _HUMP = re.compile("(?<=[a-z0-9])(?=[A-Z])")
 
 
-class YamlPosition:
+class YamlPosition(Struct, frozen=True):
     """Says where in a file a value stands; called with the path of a member, such as `auth.scheme`."""
 
-    def __init__(self, file: str, node: Node) -> None:
-        self._file = file
-        self._node = node
+    _file: str
+    _node: Node
 
     def __call__(self, path: str = "") -> str:
         """The file and the line of a member."""

@@ -53,15 +53,14 @@ def _about(config_id: str) -> str:
     return f"push config {config_id}"
 
 
-class PushConfigs:
-    """Sets, shows and deletes the push configs of tasks."""
+class PushConfigs(Struct, frozen=True):
+    """Sets, shows and deletes the push configs of tasks; without `show` their secrets stay unseen."""
 
-    def __init__(self, tasks: Tasks, ids: Ids, poster_of: FetcherOf, vault: Vault, *, show: bool) -> None:
-        self._tasks = tasks
-        self._ids = ids
-        self._poster_of = poster_of
-        self._vault = vault
-        self._show = show
+    _tasks: Tasks
+    _ids: Ids
+    _poster_of: FetcherOf
+    _vault: Vault
+    show: bool
 
     async def target(
         self,
@@ -120,5 +119,5 @@ class PushConfigs:
             await self._tasks.change(feed, DeletePush(one, principal))
 
     def _shown(self, target: PushTarget) -> PushConfig:
-        proof = proof_of(target, self._vault) if self._show else Proof()
+        proof = proof_of(target, self._vault) if self.show else Proof()
         return PushConfig(target.url, target.id, proof.token, target.scheme, proof.credentials)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.clock import wait_event
@@ -100,13 +101,10 @@ async def prune(store: Store, before: int) -> int:
     for _ in range(_TRIES):
         known = await store.docs.get(DEFAULT_TENANT, _KIND, _PRUNED)
         latest = max(before, 0 if known is None else int(known.body))
-        try:
-            await store.docs.put(
-                DEFAULT_TENANT, _KIND, _PRUNED, b"%d" % latest, expected_rev=0 if known is None else known.rev
-            )
+        rev = 0 if known is None else known.rev
+        with suppress(Conflict):
+            await store.docs.put(DEFAULT_TENANT, _KIND, _PRUNED, b"%d" % latest, expected_rev=rev)
             break
-        except Conflict:
-            continue
     return count
 
 

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from math import ceil
 from typing import TypeVar
 
+from msgspec import Struct
+
 from trunkline import errors
 from trunkline.auth.identity import Identity
 from trunkline.http.exchange import Disconnected, Exchange, Headers
@@ -36,11 +38,10 @@ class BodyReader:
         return body
 
 
-class Refusals:
+class Refusals(Struct, frozen=True):
     """Answers what is refused in the shape of REST, with the headers that belong to it."""
 
-    def __init__(self, identity: Identity) -> None:
-        self._identity = identity
+    _identity: Identity
 
     def guard(
         self, handler: Callable[[Exchange, TraceSeen], Awaitable[Given]], dialect: Dialect = Dialect.V1
