@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from trunkline.client.result import File, Result, is_report
+from trunkline.client.result import File, Result, is_file_part, result_parts
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import Part, TaskState
 
@@ -42,16 +42,7 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
     @property
     def parts(self) -> tuple[Part, ...]:
         """The parts of the answer as they came, with their names and metadata; without reports on the run."""
-        result = self.result
-        if result is None:
-            return ()
-        said = result.message
-        if result.task is not None:
-            found = [part for one in result.task.artifacts for part in one.parts]
-            if found:
-                return tuple(part for part in found if not is_report(part))
-            said = result.task.status.message
-        return () if said is None else tuple(part for part in said.parts if not is_report(part))
+        return () if self.result is None else result_parts(self.result)
 
     @property
     def data(self) -> tuple[Any, ...]:
@@ -83,7 +74,7 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
         """The whole outcome as text, for a model that reads only text: data as JSON, files by name."""
         lines = [self.text] if self.text else []
         lines += [msgspec.json.encode(one).decode() for one in self.data]
-        lines += [_mention(part) for part in self.parts if _is_file(part)]
+        lines += [_mention(part) for part in self.parts if is_file_part(part)]
         lines += [self.advice] if self.advice else []
         return "\n".join(lines) or "The agent has finished and gave no answer."
 
@@ -97,7 +88,7 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
         found.update({name: value for name, value in known.items() if value})
         if self.data:
             found["data"] = list(self.data)
-        files = [_about(part) for part in self.parts if _is_file(part)]
+        files = [_about(part) for part in self.parts if is_file_part(part)]
         return {**found, "files": files} if files else found
 
     def openai(self, call_id: str) -> Block:
@@ -142,10 +133,6 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
 
 # Calls a tool by its name: what an adapter needs of a toolbox.
 CallTool = Callable[[str, dict[str, Any]], Awaitable[ToolOutcome]]
-
-
-def _is_file(part: Part) -> bool:
-    return part.raw is not None or part.url is not None
 
 
 def _mention(part: Part) -> str:

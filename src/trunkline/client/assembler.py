@@ -6,6 +6,7 @@ is never told twice. Where the frames leave a doubt, `doubtful` says so: then th
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Literal
 
 from msgspec import UNSET, Struct, structs
@@ -55,22 +56,14 @@ class PartialArtifact:
         # Its beginning came before all that is known here.
         self.headless = headless
         self.parts: list[Part] = list(artifact.parts)
-        self.told: list[str] = []
+        self.told: list[str] = [artifact_text(artifact)]
         self.in_pieces = False
 
     def whole(self) -> Artifact:
         """The artifact, with texts that came in pieces as one."""
-        known = self.artifact
         if self.in_pieces:
             self.parts = _joined(self.parts)
-        return Artifact(
-            known.artifact_id,
-            known.name,
-            known.description,
-            tuple(self.parts),
-            known.metadata,
-            known.extensions,
-        )
+        return structs.replace(self.artifact, parts=tuple(self.parts))
 
     def replace(self, artifact: Artifact) -> str | None:
         """The words that are new in it; None if it contradicts what was told."""
@@ -120,29 +113,6 @@ class PartialArtifact:
 
 class Assembler:
     """All that is known of one answer so far."""
-
-    __slots__ = (
-        "_artifacts",
-        "_history",
-        "_is_rest",
-        "_is_whole",
-        "_metadata",
-        "_pieces",
-        "_place",
-        "_run",
-        "_seen",
-        "_size",
-        "_skipped",
-        "_spoken",
-        "_status_text",
-        "context_id",
-        "damaged",
-        "doubtful",
-        "last_id",
-        "message",
-        "status",
-        "task_id",
-    )
 
     def __init__(self, task_id: str = "", after: str = "") -> None:
         self.task_id = task_id
@@ -210,11 +180,9 @@ class Assembler:
         """The answer as far as it has come."""
         if self.message is not None:
             return Result(None, structs.replace(self.message, parts=tuple(self._pieces)))
-        status = self.status
-        if status is None:
-            if not self._artifacts:
-                return None
-            status = TaskStatus(TaskState.WORKING)
+        if not self.begun:
+            return None
+        status = self.status or TaskStatus(TaskState.WORKING)
         artifacts = tuple([one.whole() for one in self._artifacts.values()])
         return Result(Task(self.task_id, self.context_id, status, artifacts, self._history, self._metadata))
 
@@ -309,22 +277,16 @@ class Assembler:
     def _artifact(self, update: ArtifactUpdate, notice: Notice, place: str) -> Update:
         artifact = update.artifact
         self.task_id = update.task_id
-        if not self.context_id:
-            self.context_id = update.context_id
+        self.context_id = self.context_id or update.context_id
         if self.ended:
             self.doubtful = True
         self._size.take(artifact, append=update.append)
         partial = self._artifacts.get(artifact.artifact_id)
         if partial is None:
-            partial = self._artifacts[artifact.artifact_id] = PartialArtifact(
-                artifact, headless=update.append and self._is_rest
-            )
+            text = self._new(artifact, headless=update.append and self._is_rest)
             # The beginning of it was missed.
             self.doubtful = self.doubtful or update.append
             self.damaged = self.damaged or update.append
-            text = artifact_text(artifact)
-            partial.told.append(text)
-            text = self._unsaid(text)
         elif update.append:
             if not place:
                 self.doubtful = True
@@ -335,6 +297,12 @@ class Assembler:
             new = partial.replace(artifact)
             text = artifact_text(artifact) if new is None else new
         return Update("artifact", text, None, notice, place)
+
+    def _new(self, artifact: Artifact, *, headless: bool = False) -> str:
+        """Keep an artifact that was not known; the words of it that statuses have not told."""
+        partial = PartialArtifact(artifact, headless=headless)
+        self._artifacts[artifact.artifact_id] = partial
+        return self._unsaid(partial.told[0])
 
     def _status(self, update: StatusUpdate, notice: Notice, place: str, *, late: bool) -> tuple[Update, ...]:
         self.task_id = update.task_id
@@ -386,8 +354,7 @@ class Assembler:
         self.context_id = task.context_id or self.context_id
         self._history = task.history or self._history
         self._metadata = task.metadata or self._metadata
-        believed = self._believed(task.status, late=late)
-        if believed:
+        if self._believed(task.status, late=late):
             self.status = task.status
             self._is_whole = True
         news: list[str] = []
@@ -395,17 +362,12 @@ class Assembler:
         for artifact in () if late else task.artifacts:
             self._size.take(artifact)
             partial = self._artifacts.get(artifact.artifact_id)
-            if partial is None:
-                partial = self._artifacts[artifact.artifact_id] = PartialArtifact(artifact)
-                partial.told.append(text := artifact_text(artifact))
-                news.append(self._unsaid(text))
-                continue
-            new = partial.replace(artifact)
+            new = self._new(artifact) if partial is None else partial.replace(artifact)
             if new is None:
                 again = ArtifactUpdate(task.id, task.context_id, artifact)
                 text = artifact_text(artifact)
                 others.append(Update("artifact", text, None, Notice(again, (artifact,)), place))
-            elif new:
+            elif new or partial is None:
                 news.append(new)
         if not late:
             self._arrange(task)
@@ -425,10 +387,8 @@ class Assembler:
     def _believed(self, status: TaskStatus, *, late: bool) -> bool:
         """Whether a status is newer than the one that is known: an end is final."""
         known = self.status
-        if known is None:
-            return True
-        if late:
-            return False
+        if known is None or late:
+            return known is None
         if known.state in TERMINAL and status.state is not known.state:
             self.doubtful = True
             return False
@@ -442,15 +402,11 @@ def _number(text: str) -> int | None:
 def _joined(parts: list[Part]) -> list[Part]:
     """Texts that came in pieces, as one."""
     joined: list[Part] = []
-    run: list[str] = []
-    for part in parts:
-        if part.text is not None and part == Part(text=part.text):
-            run.append(part.text)
-            continue
-        if run:
-            joined.append(Part(text="".join(run)))
-            run = []
-        joined.append(part)
-    if run:
-        joined.append(Part(text="".join(run)))
+    for is_text, alike in groupby(parts, _is_bare_text):
+        run = list(alike)
+        joined += [Part(text="".join([part.text or "" for part in run]))] if is_text else run
     return joined
+
+
+def _is_bare_text(part: Part) -> bool:
+    return part.text is not None and part == Part(text=part.text)

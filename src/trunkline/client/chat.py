@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from msgspec.structs import replace
 
@@ -12,27 +12,18 @@ from trunkline.client.result import Result
 from trunkline.client.stream import Stream
 from trunkline.errors import Misuse, Refused, TaskNotFound, UnsupportedOperation
 
+if TYPE_CHECKING:
+    from trunkline.client.client import Client
+
 # What an agent answers to a message for a task that has ended meanwhile.
 _OVER = (UnsupportedOperation, TaskNotFound)
-
-
-class Speaker(Protocol):
-    """The part of a client that a conversation needs."""
-
-    async def send(self, content: Content, /, *, wait: bool = True, **said: Unpack[Sending]) -> Result:
-        """Say something and have the answer."""
-        ...
-
-    def stream(self, content: Content, /, **said: Unpack[Sending]) -> Stream:
-        """Say something and read the answer as it is made."""
-        ...
 
 
 class Chat:
     """Says one thing after the other. What the agent asks is answered on the same task; after an end the next
     word opens a new task in the same context."""
 
-    def __init__(self, client: Speaker, *, context_id: str = "", skill: str = "") -> None:
+    def __init__(self, client: Client, *, context_id: str = "", skill: str = "") -> None:
         self.context_id = context_id
         # The task that the next word belongs to; empty if it opens one.
         self.task_id = ""

@@ -13,7 +13,7 @@ from trunkline.wire.question import question_metadata
 from trunkline.wire.types import Message, Metadata, Part, PushConfig, Role, SendRequest
 
 Content = str | Part | Message | Sequence[str | Part] | Mapping[str, Any]
-_USER = Role.USER
+_BLANK = Message("", role=Role.USER)
 
 
 class Sending(TypedDict, total=False):
@@ -83,28 +83,18 @@ def compose(content: Content, said: Sending, *, wait: bool = True) -> SendReques
     named: Metadata | None = {"skillHint": skill, "skillId": skill} if skill else None
     if question := told("question"):
         named = {**(named or {}), **question_metadata(question)}
-    if isinstance(content, Message):
-        message = Message(
-            told("message_id") or content.message_id or new_id(),
-            told("context_id") or content.context_id,
-            told("task_id") or content.task_id,
-            content.role or _USER,
-            parts,
-            content.metadata if named is None else {**(content.metadata or {}), **named},
-            tuple(told("extensions", ())) or content.extensions,
-            content.reference_task_ids,
-            content.extra,
-        )
-    else:
-        message = Message(
-            told("message_id") or new_id(),
-            told("context_id", ""),
-            told("task_id", ""),
-            _USER,
-            parts,
-            named,
-            tuple(told("extensions", ())),
-        )
+    whole = content if isinstance(content, Message) else _BLANK
+    message = Message(
+        told("message_id") or whole.message_id or new_id(),
+        told("context_id") or whole.context_id,
+        told("task_id") or whole.task_id,
+        whole.role or Role.USER,
+        parts,
+        whole.metadata if named is None else {**(whole.metadata or {}), **named},
+        tuple(told("extensions", ())) or whole.extensions,
+        whole.reference_task_ids,
+        whole.extra,
+    )
     modes, length = tuple(told("output_modes", ())), told("history_length")
     given = told("push")
     push = None if given is None else push_config(given)

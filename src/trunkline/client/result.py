@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import binascii
-from collections.abc import Iterator
 from typing import Any, cast
 
 from msgspec import UNSET, Struct
@@ -51,12 +50,12 @@ class Result(Struct, frozen=True):
     @property
     def all_data(self) -> tuple[Any, ...]:
         """All data of the answer, without reports."""
-        return tuple([part.data for part in self._parts() if part.data is not UNSET and not is_report(part)])
+        return tuple([part.data for part in result_parts(self) if part.data is not UNSET])
 
     @property
     def files(self) -> tuple[File, ...]:
         """The files of the answer, their bytes decoded."""
-        return tuple([_file(part) for part in self._parts() if part.raw is not None or part.url is not None])
+        return tuple([_file(part) for part in result_parts(self) if is_file_part(part)])
 
     @property
     def state(self) -> TaskState:
@@ -122,20 +121,6 @@ class Result(Struct, frozen=True):
         why = found.get("explanation", found.get("confidenceExplanation"))
         return why if isinstance(why, str) else ""
 
-    def _parts(self) -> Iterator[Part]:
-        """All parts of the answer: of the artifacts, else of what was said."""
-        said = self.message
-        if self.task is not None:
-            found = False
-            for artifact in self.task.artifacts:
-                found = found or bool(artifact.parts)
-                yield from artifact.parts
-            if found:
-                return
-            said = self.task.status.message
-        if said is not None:
-            yield from said.parts
-
     def _report(self, name: str) -> Metadata | None:
         """The body of a report: a data part that names its type, or metadata under the extension's URI."""
         task = self.task
@@ -144,6 +129,20 @@ class Result(Struct, frozen=True):
         if said is not None:
             holders.append(said)
         return next((found for holder in holders if (found := report_in(holder, name)) is not None), None)
+
+
+def result_parts(result: Result) -> tuple[Part, ...]:
+    """The parts of an answer, without reports: of the artifacts, else of what was said."""
+    task = result.task
+    said = result.message if task is None else task.status.message
+    made = [] if task is None else [part for artifact in task.artifacts for part in artifact.parts]
+    found = made or ([] if said is None else said.parts)
+    return tuple([part for part in found if not is_report(part)])
+
+
+def is_file_part(part: Part) -> bool:
+    """Whether a part is a file: its bytes, or the address where they are."""
+    return part.raw is not None or part.url is not None
 
 
 def report_in(holder: Message | Artifact | Task, name: str) -> Metadata | None:
