@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TypeVar, Unpack, cast
 
@@ -19,7 +19,7 @@ from trunkline.client.options import Options, check_seconds
 from trunkline.client.result import Result
 from trunkline.client.session import AgentSession, CancelAttempt, Work, out_of_time
 from trunkline.client.stream import Stream
-from trunkline.client.transport import Frame, Transport, TransportFactory
+from trunkline.client.transport import Frame, TransportFactory
 from trunkline.config import Secret
 from trunkline.errors import ExtendedCardNotConfigured, MethodNotFound, Misuse, Unreachable
 from trunkline.net.egress import Egress, target
@@ -32,7 +32,6 @@ from trunkline.wire.types import (
     PushConfig,
     PushQuery,
     PushRequest,
-    SendRequest,
     Task,
     TaskPage,
     TaskQuery,
@@ -60,9 +59,6 @@ class Client:
 
     The card is found and the interface chosen at the first call, once. Safe to use from many tasks at once.
     """
-
-    # With what they were read from.
-    _capabilities: tuple[Transport, PeerCard | None, Capabilities] | None = None
 
     def __init__(
         self,
@@ -152,17 +148,11 @@ class Client:
     @property
     def known_capabilities(self) -> Capabilities | None:
         """The agent's capabilities, once its interface is chosen."""
-        transport, card = self._negotiation.transport, self._negotiation.known
+        transport, card, session = self._negotiation.transport, self._negotiation.known, self._session
         if transport is None:
             return None
-        known, reads = self._capabilities, self._negotiation.reads_tasks
-        is_old = known is None or known[0] is not transport or known[1] is not card
-        if known is None or is_old or known[2].reads_tasks is not reads:
-            push = card is None or card.push
-            session = self._session
-            able = Capabilities(transport.name, session.streams, push, session.deduplicates, reads)
-            known = self._capabilities = transport, card, able
-        return known[2]
+        push, reads = card is None or card.push, self._negotiation.reads_tasks
+        return Capabilities(transport.name, session.streams, push, session.deduplicates, reads)
 
     async def card(self, *, refresh: bool = False) -> PeerCard:
         """The agent's card, kept as long as its headers allow.
@@ -171,15 +161,7 @@ class Client:
             Unreachable: there is no card, or nobody is there.
             Unreadable: what is there is no card.
         """
-        seconds = self._options.timeout_s
-        limit = asyncio.timeout(seconds)
-        try:
-            async with limit:
-                return await self._negotiation.card(refresh=refresh)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            raise out_of_time(seconds, "", "") from None
+        return await _within(self._options.timeout_s, lambda _: self._negotiation.card(refresh=refresh))
 
     async def extended_card(self) -> PeerCard:
         """The card for callers whom the agent knows.
@@ -187,7 +169,9 @@ class Client:
         Raises:
             ExtendedCardNotConfigured: its card says that there is none.
         """
-        card = await self._known()
+        await self._negotiation.open()
+        # None if the agent has none and is spoken to all the same.
+        card = self._negotiation.known
         if card is not None and not card.extended_card:
             raise ExtendedCardNotConfigured(f"{card.name} has no extended card; its card says so")
         return await self._ask(lambda transport, call: transport.extended_card(call))
@@ -205,37 +189,33 @@ class Client:
         request = compose(content, said, wait=wait)
         headers = _about(said)
         seconds = self._seconds(said.get("timeout_s"))
-        known = Assembler()
+        known: Assembler | None = None
         limit = asyncio.timeout(seconds)
+        # As `_within` does it, without its calls: most of what a client does is done here.
         try:
             async with limit:
-                found = await self._sent(request, headers, limit, known)
+                if request.push is not None:
+                    await self._session.check_push()
+                notice = await self._session.call(
+                    lambda transport, call: transport.send(request, call),
+                    headers=headers,
+                    deadline=limit.when(),
+                    message_id=request.message.message_id,
+                )
+                answer = notice.answer
+                if type(answer) is Task and (answer.status.state in RESTING or not wait):
+                    return Result(answer)
+                known = Assembler()
+                known.take(Frame(notice))
+                if known.rests or not wait:
+                    return cast("Result", known.result())
+                following = Stream(self._session, known=known, headers=headers, deadline=limit.when())
+                return await following.finish()
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise out_of_time(seconds, known.task_id, request.message.message_id) from None
-        return found
-
-    async def _sent(
-        self, request: SendRequest, headers: Headers, limit: asyncio.Timeout, known: Assembler
-    ) -> Result:
-        if request.push is not None:
-            await self._session.check_push()
-        notice = await self._session.call(
-            lambda transport, call: transport.send(request, call),
-            headers=headers,
-            deadline=limit.when(),
-            message_id=request.message.message_id,
-        )
-        answer = notice.answer
-        if type(answer) is Task and (answer.status.state in RESTING or not request.wait):
-            return Result(answer)
-        known.take(Frame(notice))
-        found = known.result()
-        if known.rests or not request.wait:
-            assert found is not None
-            return found
-        return await Stream(self._session, known=known, headers=headers, deadline=limit.when()).finish()
+            task_id = "" if known is None else known.task_id
+            raise out_of_time(seconds, task_id, request.message.message_id) from None
 
     def stream(self, content: Content, **said: Unpack[Sending]) -> Stream:
         """Say something and read the answer as it is made; what may be said beside it is as for `send`."""
@@ -262,19 +242,14 @@ class Client:
             TaskNotFound: the agent does not know it.
             TimedOut: it took longer.
         """
-        seconds = self._seconds(timeout_s)
-        limit = asyncio.timeout(seconds)
-        try:
-            async with limit:
-                found = await self._got(TaskQuery(_named(task_id)), limit)
-                if found.state in RESTING:
-                    return found
-                known = Assembler(task_id)
-                return await Stream(self._session, known=known, deadline=limit.when()).finish()
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            raise out_of_time(seconds, task_id, "") from None
+        seconds, query = self._seconds(timeout_s), TaskQuery(_named(task_id))
+        return await _within(seconds, lambda deadline: self._rested(query, deadline), task_id)
+
+    async def _rested(self, query: TaskQuery, deadline: float | None) -> Result:
+        task = await self._session.call(lambda transport, call: transport.get(query, call), deadline=deadline)
+        if task.status.state in RESTING:
+            return Result(task)
+        return await Stream(self._session, known=Assembler(query.id), deadline=deadline).finish()
 
     async def get(self, task_id: str, *, history_length: int | None = None) -> Result:
         """A task as it stands.
@@ -287,15 +262,7 @@ class Client:
             return Result(await self._ask(lambda transport, call: transport.get(query, call)))
         except MethodNotFound:
             self._negotiation.reads_tasks = False
-            self._capabilities = None
             raise
-
-    async def _got(self, query: TaskQuery, limit: asyncio.Timeout) -> Result:
-        return Result(
-            await self._session.call(
-                lambda transport, call: transport.get(query, call), deadline=limit.when()
-            )
-        )
 
     async def list(
         self,
@@ -354,25 +321,26 @@ class Client:
         """A conversation that keeps its context and its task."""
         return Chat(self, context_id=context_id, skill=skill)
 
-    async def _known(self) -> PeerCard | None:
-        """The card; None if the agent has none and is spoken to all the same."""
-        await self._negotiation.open()
-        return self._negotiation.known
-
     async def _ask(self, work: Work[T]) -> T:
         """A request that may be made twice."""
-        seconds = self._options.timeout_s
-        limit = asyncio.timeout(seconds)
-        try:
-            async with limit:
-                return await self._session.call(work, deadline=limit.when())
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            raise out_of_time(seconds, "", "") from None
+        return await _within(
+            self._options.timeout_s, lambda deadline: self._session.call(work, deadline=deadline)
+        )
 
     def _seconds(self, timeout_s: float | None) -> float:
         return self._options.timeout_s if timeout_s is None else check_seconds("timeout_s", timeout_s)
+
+
+async def _within(seconds: float, work: Callable[[float | None], Awaitable[T]], task_id: str = "") -> T:
+    """What comes of the work, which is told its deadline; who is too late hears which task goes on."""
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await work(limit.when())
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise out_of_time(seconds, task_id, "") from None
 
 
 def _checked(url: str) -> str:
