@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Any, TypedDict, TypeVar, Unpack
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack
 
 from trunkline.client.assembler import Update
 from trunkline.client.chat import Chat
@@ -25,8 +25,9 @@ from trunkline.errors import Misuse
 from trunkline.net.egress import Egress
 from trunkline.net.http import HttpClient
 from trunkline.wire.peer_card import PeerCard
-from trunkline.wire.types import PushConfig, TaskPage, TaskState
+from trunkline.wire.types import PushConfig
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -56,18 +57,6 @@ class ClientOptions(TypedDict, total=False):
     egress: Egress | None
 
 
-class Listing(TypedDict, total=False):
-    """The arguments that `list` takes."""
-
-    context_id: str
-    status: TaskState | None
-    page_size: int
-    page_token: str
-    history_length: int | None
-    include_artifacts: bool
-    updated_after_ms: int | None
-
-
 class _Loop:
     """An event loop in a thread, started at the first call."""
 
@@ -75,12 +64,7 @@ class _Loop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
-        self._stop: asyncio.Event | None = None
-        self._closed = False
-
-    @property
-    def closed(self) -> bool:
-        return self._closed
+        self.closed = False
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         try:
@@ -98,31 +82,30 @@ class _Loop:
 
     def close(self) -> None:
         with self._starting:
-            self._closed = True
-            loop, stop, thread = self._loop, self._stop, self._thread
-        if loop is not None and stop is not None and thread is not None and thread.is_alive():
-            loop.call_soon_threadsafe(stop.set)
+            self.closed = True
+            loop, thread = self._loop, self._thread
+        if loop is not None and thread is not None and thread.is_alive():
+            loop.call_soon_threadsafe(loop.stop)
             thread.join()
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._starting:
-            if self._closed:
+            if self.closed:
                 raise Misuse("this client is closed; make another")
             if self._loop is None:
-                ready = threading.Event()
+                # With a factory the runner leaves the calling thread's own loop as it is.
+                runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+                self._loop = runner.get_loop()
                 self._thread = threading.Thread(
-                    target=lambda: asyncio.run(self._live(ready)), name="trunkline-client", daemon=True
+                    target=_live, args=(runner,), name="trunkline-client", daemon=True
                 )
                 self._thread.start()
-                ready.wait()
-            assert self._loop is not None
             return self._loop
 
-    async def _live(self, ready: threading.Event) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._stop = asyncio.Event()
-        ready.set()
-        await self._stop.wait()
+
+def _live(runner: asyncio.Runner) -> None:
+    with runner:
+        runner.get_loop().run_forever()
 
 
 class SyncStream:
@@ -147,9 +130,7 @@ class SyncStream:
     def __enter__(self) -> SyncStream:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -192,6 +173,19 @@ class SyncChat:
         return SyncStream(self._loop, self._chat.stream(content, **said))
 
 
+def _blocking(
+    method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[SyncClient, P], T]:
+    """A method of `Client` that takes and gives the same, and blocks until it is done."""
+
+    @wraps(method)
+    def call(front: SyncClient, /, *given: P.args, **named: P.kwargs) -> T:
+        # It becomes a method of that class, which may touch what is private to it.
+        return front._loop.run(method(front._client, *given, **named))  # pyright: ignore[reportPrivateUsage]
+
+    return call
+
+
 class SyncClient:
     """`Client` without `await`; takes the same options."""
 
@@ -203,9 +197,7 @@ class SyncClient:
     def __enter__(self) -> SyncClient:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -219,21 +211,21 @@ class SyncClient:
         """How the interface was chosen, line by line."""
         return self._client.explanation
 
-    def interface(self) -> str:
-        """The interface that was chosen, in words."""
-        return self._loop.run(self._client.interface())
+    interface = _blocking(Client.interface)
+    card = _blocking(Client.card)
+    extended_card = _blocking(Client.extended_card)
+    send = _blocking(Client.send)
+    wait = _blocking(Client.wait)
+    get = _blocking(Client.get)
+    list = _blocking(Client.list)
+    cancel = _blocking(Client.cancel)
+    set_push = _blocking(Client.set_push)
+    get_push = _blocking(Client.get_push)
+    delete_push = _blocking(Client.delete_push)
 
-    def card(self, *, refresh: bool = False) -> PeerCard:
-        """The agent's card."""
-        return self._loop.run(self._client.card(refresh=refresh))
-
-    def extended_card(self) -> PeerCard:
-        """The card for callers whom the agent knows."""
-        return self._loop.run(self._client.extended_card())
-
-    def send(self, content: Content, *, wait: bool = True, **said: Unpack[Sending]) -> Result:
-        """Say something; with `wait` the answer, else its receipt."""
-        return self._loop.run(self._client.send(content, wait=wait, **said))
+    def list_push(self, task_id: str) -> tuple[PushConfig, ...]:
+        """All push configs of a task."""
+        return tuple(self._loop.run(self._client.list_push(task_id)))
 
     def stream(self, content: Content, **said: Unpack[Sending]) -> SyncStream:
         """Say something and read the answer as it is made."""
@@ -242,38 +234,6 @@ class SyncClient:
     def subscribe(self, task_id: str, *, after: str = "") -> SyncStream:
         """Follow a task."""
         return SyncStream(self._loop, self._client.subscribe(task_id, after=after))
-
-    def wait(self, task_id: str, *, timeout_s: float | None = None) -> Result:
-        """A task when it rests."""
-        return self._loop.run(self._client.wait(task_id, timeout_s=timeout_s))
-
-    def get(self, task_id: str, *, history_length: int | None = None) -> Result:
-        """A task as it stands."""
-        return self._loop.run(self._client.get(task_id, history_length=history_length))
-
-    def list(self, **query: Unpack[Listing]) -> TaskPage:
-        """A page of tasks."""
-        return self._loop.run(self._client.list(**query))
-
-    def cancel(self, task_id: str) -> Result:
-        """Stop a task."""
-        return self._loop.run(self._client.cancel(task_id))
-
-    def set_push(self, task_id: str, config: PushConfig | Mapping[str, str]) -> PushConfig:
-        """Have a webhook told of a task."""
-        return self._loop.run(self._client.set_push(task_id, config))
-
-    def get_push(self, task_id: str, config_id: str = "") -> PushConfig:
-        """One push config of a task."""
-        return self._loop.run(self._client.get_push(task_id, config_id))
-
-    def list_push(self, task_id: str) -> tuple[PushConfig, ...]:
-        """All push configs of a task."""
-        return tuple(self._loop.run(self._client.list_push(task_id)))
-
-    def delete_push(self, task_id: str, config_id: str) -> None:
-        """Forget a push config."""
-        self._loop.run(self._client.delete_push(task_id, config_id))
 
     def chat(self, *, context_id: str = "", skill: str = "") -> SyncChat:
         """A conversation that keeps its context and its task."""
