@@ -99,10 +99,10 @@ def test_both_well_known_paths_and_no_more_requests_than_needed() -> None:
     assert web.asked[0].headers["accept"] == "application/json"
     assert "a2a-version" not in web.asked[0].headers
     assert discovery.found_at == NEW
-    assert discovery.explanation == [f"{NEW}: the card of 'scribe'"]
+    assert [*discovery.explanation] == [f"{NEW}: the card of 'scribe'"]
     web, discovery = found({OLD: FOUND})
     assert web.urls == [NEW, OLD]
-    assert discovery.explanation == [f"{NEW}: HTTP 404", f"{OLD}: the card of 'scribe'"]
+    assert [*discovery.explanation] == [f"{NEW}: HTTP 404", f"{OLD}: the card of 'scribe'"]
 
 
 def test_a_card_at_an_odd_place() -> None:

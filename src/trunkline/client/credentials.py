@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from base64 import b64encode
 from collections.abc import Generator, Iterable, Iterator, Mapping, MutableMapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -23,6 +23,7 @@ from trunkline.wire.peer_card import PeerCard, PeerScheme
 
 log = logging.getLogger("trunkline.client")
 API_KEY = "X-API-Key"
+_PLACES = ("header", "query", "cookie")
 # URLs whose verdict is remembered; those of tasks differ from each other without end.
 _JUDGED = 1024
 # Hosts that are named to who is not let in.
@@ -39,7 +40,8 @@ class Auth(Protocol):
         ...
 
 
-def _secret(text: str | Secret) -> Secret:
+def as_secret(text: str | Secret) -> Secret:
+    """The same as a secret, whether or not it was given as one."""
     return text if isinstance(text, Secret) else Secret(text)
 
 
@@ -51,15 +53,15 @@ class FixedHeaders:
 
     async def send_authorized(self, request: HttpRequest, http_client: HttpClient) -> HttpResponse:
         """See `Auth`."""
-        headers = (*request.headers, *[(name, value.reveal()) for name, value in self._headers])
-        return await http_client.open(HttpRequest(request.method, request.url, headers, request.body))
+        shown = [(name, value.reveal()) for name, value in self._headers]
+        return await http_client.open(_with(request, *shown))
 
 
 class Bearer(FixedHeaders):
     """A token in the `Authorization` header."""
 
     def __init__(self, token: str | Secret) -> None:
-        super().__init__({"authorization": f"Bearer {_secret(token).reveal()}"})
+        super().__init__({"authorization": f"Bearer {as_secret(token).reveal()}"})
 
 
 class Basic(FixedHeaders):
@@ -68,7 +70,7 @@ class Basic(FixedHeaders):
     def __init__(self, name: str, password: str | Secret) -> None:
         if ":" in name:
             raise Misuse("the name of a Basic login holds no colon")
-        login = f"{name}:{_secret(password).reveal()}".encode()
+        login = f"{name}:{as_secret(password).reveal()}".encode()
         super().__init__({"authorization": f"Basic {b64encode(login).decode()}"})
 
 
@@ -76,9 +78,9 @@ class ApiKey:
     """A key in a header, in the query or in a cookie: where the card says, unless it is said here."""
 
     def __init__(self, key: str | Secret, *, name: str = "", place: str = "header") -> None:
-        if place not in ("header", "query", "cookie"):
+        if place not in _PLACES:
             raise Misuse(f"an API key goes into the header, the query or a cookie, not into {place!r}")
-        self._key = _secret(key)
+        self._key = as_secret(key)
         self.name = name
         self.place = place
 
@@ -90,31 +92,27 @@ class ApiKey:
         if not wanted or any(one.name.lower() == API_KEY.lower() for one in wanted):
             return self
         place = wanted[0].place
-        known = place if place in ("header", "query", "cookie") else "header"
-        return ApiKey(self._key, name=wanted[0].name, place=known)
+        return ApiKey(self._key, name=wanted[0].name, place=place if place in _PLACES else "header")
 
     async def send_authorized(self, request: HttpRequest, http_client: HttpClient) -> HttpResponse:
         """See `Auth`."""
         name, key = self.name or API_KEY, self._key.reveal()
         if self.place == "header":
-            return await http_client.open(_with(request, name, key))
+            return await http_client.open(_with(request, (name, key)))
         pair = f"{quote(name, safe='')}={quote(key, safe='')}"
         if self.place == "cookie":
-            return await http_client.open(_with(request, "cookie", pair))
+            return await http_client.open(_with(request, ("cookie", pair)))
         url, mark, rest = request.url.partition("#")
         url = f"{url}{'&' if '?' in url else '?'}{pair}{mark}{rest}"
         return await http_client.open(msgspec.structs.replace(request, url=url))
 
 
-class Unset:
+class Unset(FixedHeaders):
     """Credentials whose variable is not set: requests go out without any."""
 
     def __init__(self, variable: str) -> None:
+        super().__init__({})
         self.variable = variable
-
-    async def send_authorized(self, request: HttpRequest, http_client: HttpClient) -> HttpResponse:
-        """See `Auth`."""
-        return await http_client.open(request)
 
 
 def credentials(
@@ -133,15 +131,13 @@ def credentials(
         Misuse: more than one is given, or something that is none.
     """
     said = {"api_key": api_key, "api_key_env": api_key_env, "bearer": bearer, "bearer_env": bearer_env}
-    given = [name for name, value in said.items() if isinstance(value, Secret) or value]
-    if auth is not None:
-        given.insert(0, "auth")
+    given = ["auth"] if auth is not None else []
+    given += [name for name, value in said.items() if isinstance(value, Secret) or value]
     if len(given) > 1:
         raise Misuse(f"give one of {' and '.join(given)}, not {len(given)}")
     if auth is not None:
         return _auth(auth)
-    if api_key_env or bearer_env:
-        variable = api_key_env or bearer_env
+    if variable := api_key_env or bearer_env:
         found = environment(variable).get(variable, "")
         if not found:
             log.warning("client.credentials_unset variable=%a", variable)
@@ -180,7 +176,8 @@ class Guarded:
 
     def fit(self, card: PeerCard) -> None:
         """Show an API key where this card wants it."""
-        self.auth = fitted(self.auth, card)
+        if isinstance(self.auth, ApiKey):
+            self.auth = self.auth.fit(card)
 
     def wants(self, card: PeerCard | None) -> str:
         """The sentence for a caller that the agent refuses; see `choose`."""
@@ -219,20 +216,6 @@ class Guarded:
         if len(self._withheld) < _NAMED:
             self._withheld.add(at.host)
         return False
-
-
-@runtime_checkable
-class Fitting(Protocol):
-    """Credentials that look at the card to know where they go."""
-
-    def fit(self, card: PeerCard) -> Auth:
-        """The same for this card."""
-        ...
-
-
-def fitted(auth: Auth | None, card: PeerCard) -> Auth | None:
-    """The credentials as this card wants them."""
-    return auth.fit(card) if isinstance(auth, Fitting) else auth
 
 
 def choose(card: PeerCard | None, given: Auth | None) -> str:
@@ -276,8 +259,8 @@ def _words(scheme: PeerScheme) -> str:
     return f"a bearer token{issuer} (give bearer=…)"
 
 
-def _with(request: HttpRequest, name: str, value: str) -> HttpRequest:
-    return HttpRequest(request.method, request.url, (*request.headers, (name, value)), request.body)
+def _with(request: HttpRequest, *headers: tuple[str, str]) -> HttpRequest:
+    return HttpRequest(request.method, request.url, (*request.headers, *headers), request.body)
 
 
 class Fields(MutableMapping[str, str]):

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections import deque
 from collections.abc import Awaitable
 from urllib.parse import urlsplit
 
-from msgspec import Struct
-
+from trunkline.client.http_transport import HttpAnswer
 from trunkline.errors import (
     Forbidden,
     RouteNotFound,
@@ -42,14 +42,6 @@ NEW, OLD = "/.well-known/agent-card.json", "/.well-known/agent.json"
 _ENDPOINTS = {"a2a", "rpc", "jsonrpc", "v1"}
 _REDIRECTS = {301, 302, 303, 307, 308}
 _MAX_AGE = re.compile(r"(?:^|[\s,])max-age\s*=\s*\"?(\d{1,10})", re.IGNORECASE)
-
-
-class CardResponse(Struct, frozen=True):
-    """The HTTP response of one address where a card was looked for."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
 
 
 def places(url: str) -> tuple[str, ...]:
@@ -92,7 +84,8 @@ class Discovery:
         ttl_s: float = TTL_S,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        self.explanation: list[str] = []
+        # A client may live for months.
+        self.explanation: deque[str] = deque(maxlen=50)
         # Where the card was found; empty before that.
         self.found_at = ""
         self._places = (card_url,) if card_url else places(url)
@@ -149,7 +142,7 @@ class Discovery:
             self._until = asyncio.get_running_loop().time() + min(PATIENCE_S, self._ttl_s)
             log.warning("client.card_stale url=%a why=%a", shown(self.found_at), str(error))
             self._tell(
-                f"{shown(self.found_at)}: the card could not be fetched again ({error}); the old one is kept"
+                self.found_at, f"the card could not be fetched again ({error}); the old one is kept"
             )
             return known
 
@@ -166,10 +159,10 @@ class Discovery:
         answer = await self._get(self.found_at, headers)
         if answer.status == 304:
             self._keep(answer)
-            self._tell(f"{shown(self.found_at)}: the card has not changed")
+            self._tell(self.found_at, "the card has not changed")
             return known
         if answer.status in (404, 405, 410):
-            self._tell(f"{shown(self.found_at)}: HTTP {answer.status}; the card is looked for again")
+            self._tell(self.found_at, f"HTTP {answer.status}; the card is looked for again")
             return await self._look()
         if (card := self._read(self.found_at, answer)) is None:
             raise Unreadable(self.explanation[-1])
@@ -181,20 +174,19 @@ class Discovery:
             if (card := self._read(place, answer)) is not None:
                 return card
         raise RouteNotFound(
-            f"no agent card is there; asked: {'; '.join(self.explanation[-len(self._places) :])}"
+            f"no agent card is there; asked: {'; '.join([*self.explanation][-len(self._places) :])}"
         )
 
-    def _read(self, place: str, answer: CardResponse) -> PeerCard | None:
+    def _read(self, place: str, answer: HttpAnswer) -> PeerCard | None:
         """The card in an answer, if there is one; every answer is told of."""
-        status = answer.status
-        if status != 200:
-            self._tell(f"{shown(place)}: HTTP {status}")
+        if answer.status != 200:
+            self._tell(place, f"HTTP {answer.status}")
             self._stop(place, answer)
             return None
         try:
             card = read_card(answer.body)
         except Unreadable as error:
-            self._tell(f"{shown(place)}: {error}")
+            self._tell(place, str(error))
             if len(self._places) == 1:
                 raise
             return None
@@ -202,10 +194,10 @@ class Discovery:
         self.found_at = place
         self._etag = answer.headers.get("etag", "")
         self._keep(answer)
-        self._tell(f"{shown(place)}: the card of {card.name[:_SAID]!r}")
+        self._tell(place, f"the card of {card.name[:_SAID]!r}")
         return card
 
-    def _stop(self, place: str, answer: CardResponse) -> None:
+    def _stop(self, place: str, answer: HttpAnswer) -> None:
         """Raise where the other places would say the same."""
         if answer.status == 401:
             asked = answer.headers.get("www-authenticate", "")[:_SAID]
@@ -224,7 +216,7 @@ class Discovery:
         if answer.status in (502, 503, 504):
             raise Unavailable(f"{shown(place)}: HTTP {answer.status}; the agent is not there now")
 
-    def _keep(self, answer: CardResponse) -> None:
+    def _keep(self, answer: HttpAnswer) -> None:
         """Good for as long as the agent says, but not for longer than the operator does."""
         said = answer.headers.get("cache-control", "")
         lasts = self._ttl_s
@@ -234,7 +226,7 @@ class Discovery:
             lasts = min(lasts, float(found[1]))
         self._until = asyncio.get_running_loop().time() + lasts
 
-    async def _get(self, url: str, headers: Headers) -> CardResponse:
+    async def _get(self, url: str, headers: Headers) -> HttpAnswer:
         for _ in range(HOPS + 1):
             # Without A2A-Version: who knows the header answers with a card for every version.
             request = HttpRequest("GET", url, (("accept", "application/json"), *headers))
@@ -242,17 +234,15 @@ class Discovery:
             try:
                 location = reply.headers.get("location", "")
                 if reply.status not in _REDIRECTS or not location:
-                    return CardResponse(reply.status, reply.headers, await reply.read(LIMIT))
+                    return HttpAnswer(reply.status, reply.headers, await reply.read(LIMIT), url)
             finally:
                 await reply.close()
             following = join(url, location)
             if (target(url).scheme, target(following).scheme) == ("https", "http"):
                 raise Unreachable(f"{shown(url)}: redirects from https to http", reason="refused")
-            self._tell(f"{shown(url)}: HTTP {reply.status}, on to {shown(following)}")
+            self._tell(url, f"HTTP {reply.status}, on to {shown(following)}")
             url = following
         raise Unreachable(f"{shown(url)}: redirects more than {HOPS} times", reason="refused")
 
-    def _tell(self, what: str) -> None:
-        self.explanation.append(what)
-        # A client may live for months.
-        del self.explanation[:-50]
+    def _tell(self, place: str, what: str) -> None:
+        self.explanation.append(f"{shown(place)}: {what}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Mapping
 
 from trunkline.client.credentials import Auth, Guarded, choose
@@ -75,7 +76,8 @@ class Negotiation:
                 spoken = ", ".join(self._transports)
                 raise Misuse(f"bindings has {binding!r}; spoken here are {spoken} and what transports= adds")
         self._choosing = asyncio.Lock()
-        self._told: list[str] = []
+        # A client may live for months.
+        self._told: deque[str] = deque(maxlen=50)
         self._notes: tuple[str, ...] = ()
         self._untried: list[Interface] = []
         # Those that were taken though they cannot read a task; each is taken once.
@@ -176,7 +178,7 @@ class Negotiation:
             card, self._url, version=options.version, bindings=options.bindings, adapters=self._transports
         )
         self._notes += choice.notes
-        self._tell(*self._notes)
+        self._told.extend(self._notes)
         self._untried = [one.interface for one in choice.candidates]
         reasons = {one.interface: one.why for one in choice.candidates}
         if card is None:
@@ -214,7 +216,7 @@ class Negotiation:
             if isinstance(got, MethodNotFound) and interface not in self._spared:
                 spare = spare or interface
             attempts.append((interface, str(got) or type(got).__name__))
-            self._tell(f"{in_words(interface)}: {attempts[-1][1]}")
+            self._told.append(f"{in_words(interface)}: {attempts[-1][1]}")
         if spare is None or not lacks_method:
             return False
         # Somebody speaks JSON-RPC there and may have nothing but the method that is wanted.
@@ -230,13 +232,8 @@ class Negotiation:
             log.warning("client.interface_changed from=%a to=%a", in_words(self._chosen), in_words(interface))
         self._chosen, self.reads_tasks = interface, True
         self.transport = self._made(interface)
-        self._tell(f"{self.transport.name}: chosen, as {why}")
+        self._told.append(f"{self.transport.name}: chosen, as {why}")
         return self.transport
 
     def _made(self, interface: Interface) -> Transport:
         return self._transports[interface.binding.upper()](interface, self._http_client)
-
-    def _tell(self, *what: str) -> None:
-        self._told.extend(what)
-        # A client may live for months.
-        del self._told[:-50]

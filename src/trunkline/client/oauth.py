@@ -14,7 +14,7 @@ from urllib.parse import quote_plus, urlencode
 import msgspec
 from msgspec import Struct
 
-from trunkline.client.credentials import Bearer
+from trunkline.client.credentials import Bearer, as_secret
 from trunkline.config import Secret
 from trunkline.errors import Misuse, Unauthenticated, Unreadable
 from trunkline.net.egress import shown, target
@@ -139,7 +139,7 @@ class ClientCredentials:
             raise Misuse("token_url must begin with https://, as a secret is sent there")
         self._url = token_url
         self._id = client_id
-        self._secret = client_secret if isinstance(client_secret, Secret) else Secret(client_secret)
+        self._secret = as_secret(client_secret)
         self._scopes = tuple(scopes)
         self._audience = audience
         self._login = login
@@ -172,16 +172,12 @@ class ClientCredentials:
                 self._bearer = Bearer(token.access_token)
             return self._bearer
 
-    def _login_form(self) -> tuple[dict[str, str], Headers]:
-        form = {
-            "grant_type": "client_credentials",
-            "scope": " ".join(self._scopes),
-            "audience": self._audience,
-        }
-        return self._shown(form)
+    def _grant(self) -> dict[str, str]:
+        """What a token is asked for with."""
+        return {"grant_type": "client_credentials"}
 
-    def _shown(self, form: dict[str, str]) -> tuple[dict[str, str], Headers]:
-        """A form with who asks."""
+    def _login_form(self) -> tuple[dict[str, str], Headers]:
+        form = {**self._grant(), "scope": " ".join(self._scopes), "audience": self._audience}
         if self._login == "body":
             return form | {"client_id": self._id, "client_secret": self._secret.reveal()}, ()
         login = f"{quote_plus(self._id)}:{quote_plus(self._secret.reveal())}".encode()
@@ -204,17 +200,12 @@ class TokenExchange(ClientCredentials):
         scopes: Sequence[str] = (),
         audience: str = "",
     ) -> None:
-        super().__init__(token_url, client_id, client_secret, scopes=scopes, audience=audience)
-        self._subject = subject_token if isinstance(subject_token, Secret) else Secret(subject_token)
+        secret = as_secret(client_secret)
+        # What is empty of a form is not sent: without a secret, the id alone.
+        login = "basic" if secret.reveal() else "body"
+        super().__init__(token_url, client_id, secret, scopes=scopes, audience=audience, login=login)
+        self._subject = as_secret(subject_token)
 
-    def _login_form(self) -> tuple[dict[str, str], Headers]:
-        form = {
-            "grant_type": EXCHANGE,
-            "subject_token": self._subject.reveal(),
-            "subject_token_type": _ACCESS_TOKEN,
-            "scope": " ".join(self._scopes),
-            "audience": self._audience,
-        }
-        if not self._secret.reveal():
-            return form | {"client_id": self._id}, ()
-        return self._shown(form)
+    def _grant(self) -> dict[str, str]:
+        subject = {"subject_token": self._subject.reveal(), "subject_token_type": _ACCESS_TOKEN}
+        return {"grant_type": EXCHANGE, **subject}
