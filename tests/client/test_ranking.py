@@ -12,8 +12,6 @@ import pytest
 from tests.client.web import Asked, Page, Web
 from trunkline.client.ranking import (
     RankedInterface,
-    candidates,
-    is_final,
     named,
     no_interface,
     probe,
@@ -24,7 +22,6 @@ from trunkline.client.rpc import JsonRpcTransport
 from trunkline.client.transport import Call
 from trunkline.errors import (
     Forbidden,
-    InternalError,
     TooManyRequests,
     TrunklineError,
     Unauthenticated,
@@ -37,6 +34,10 @@ HOME = "https://agent.example/a2a"
 
 def offering(*interfaces: Interface) -> PeerCard:
     return PeerCard(name="a", interfaces=interfaces)
+
+
+def candidates(card: PeerCard | None, url: str, **options: Any) -> tuple[RankedInterface, ...]:
+    return rank(card, url, **options).candidates
 
 
 def chosen(card: PeerCard | None, url: str = HOME, **options: Any) -> list[tuple[str, str, str]]:
@@ -313,7 +314,6 @@ def test_who_asks_for_credentials_or_time_is_believed(status: int, error: type[E
 
     with pytest.raises(error):
         asyncio.run(main())
-    assert not is_final(InternalError("x"))
 
 
 def test_the_last_word_lists_every_attempt() -> None:

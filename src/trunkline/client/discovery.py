@@ -141,9 +141,7 @@ class Discovery:
                 raise
             self._until = asyncio.get_running_loop().time() + min(PATIENCE_S, self._ttl_s)
             log.warning("client.card_stale url=%a why=%a", shown(self.found_at), str(error))
-            self._tell(
-                self.found_at, f"the card could not be fetched again ({error}); the old one is kept"
-            )
+            self._tell(self.found_at, f"the card could not be fetched again ({error}); the old one is kept")
             return known
 
     async def _within(self, work: Awaitable[PeerCard]) -> PeerCard:

@@ -25,7 +25,6 @@ from trunkline.errors import (
     PeerError,
     Refused,
     RouteNotFound,
-    TaskNotFound,
     TooManyRequests,
     TrunklineError,
     Unauthenticated,
@@ -58,6 +57,10 @@ STRANGE = (
 )
 
 
+# Refusals that say the same however it is asked: who you are, or that there is no time.
+FINAL = (Unauthenticated, Forbidden, TooManyRequests, Unavailable)
+
+
 class RankedInterface(Struct, frozen=True):
     """An interface to try. `pinned_from` is the address in the card where the operator's took its place."""
 
@@ -71,18 +74,6 @@ class InterfaceChoice(Struct, frozen=True):
 
     candidates: tuple[RankedInterface, ...]
     notes: tuple[str, ...]
-
-
-def candidates(
-    card: PeerCard | None,
-    operator_url: str,
-    *,
-    version: str = "",
-    bindings: Sequence[str] = (),
-    adapters: Collection[str] = (),
-) -> tuple[RankedInterface, ...]:
-    """The interfaces to try, in order; see `rank`."""
-    return rank(card, operator_url, version=version, bindings=bindings, adapters=adapters).candidates
 
 
 def rank(
@@ -131,7 +122,10 @@ def rank(
     ordered = _preferred([*found, *later], bindings, notes)
     for one in ordered:
         if one.pinned_from:
-            _log_pinned(one.pinned_from, one.interface.url)
+            # Two names of this machine are no news.
+            level = logging.INFO if _is_here(one.pinned_from, one.interface.url) else logging.WARNING
+            pinned = shown(one.pinned_from), shown(one.interface.url)
+            log.log(level, "client.card_url_pinned card=%a used=%a", *pinned)
     return InterfaceChoice(tuple(ordered), tuple(notes))
 
 
@@ -143,14 +137,10 @@ def probes(operator_url: str, failed: Interface, *, version: str = "") -> tuple[
     guesses = [msgspec.structs.replace(failed, version=one, words="") for one in versions]
     for url in (f"{above}/a2a", f"{above}/", base):
         guesses.extend(Interface(url, "JSONRPC", one) for one in versions)
-    tried = {(failed.url, failed.binding, failed.words or plain_version(failed.version))}
-    unique: list[Interface] = []
+    tried = {(failed.url, failed.binding, failed.words or plain_version(failed.version)): failed}
     for one in guesses:
-        key = (one.url, one.binding, one.version)
-        if key not in tried:
-            tried.add(key)
-            unique.append(one)
-    return tuple(unique)
+        tried.setdefault((one.url, one.binding, one.version), one)
+    return tuple([one for one in tried.values() if one is not failed])
 
 
 async def probe(transport: Transport, call: Call) -> TrunklineError | None:
@@ -163,22 +153,17 @@ async def probe(transport: Transport, call: Call) -> TrunklineError | None:
     query = TaskQuery(new_id())
     try:
         await transport.get(query, call)
-    except TaskNotFound:
-        return None
     except STRANGE as error:
         return error
     except PeerError as error:
         # A status of HTTP means that nobody read the question; a JSON-RPC code means that somebody did.
         return error if error.code > 0 else None
-    except Refused as error:
-        if is_final(error):
-            raise
+    except FINAL:
+        raise
+    except Refused:
+        # That there is no such task, or anything else that only a reader of the question says.
+        return None
     return None
-
-
-def is_final(error: Refused) -> bool:
-    """Whether a refusal says the same however it is asked: who you are, or that there is no time."""
-    return isinstance(error, Unauthenticated | Forbidden | TooManyRequests | Unavailable)
 
 
 def no_interface(
@@ -210,11 +195,10 @@ def _spoken(interface: Interface, version: str) -> list[Interface]:
         same = plain_version(interface.version) == version
         return [msgspec.structs.replace(interface, version=version, words=words if same else "")]
     said = plain_version(interface.version)
-    if said:
-        return [msgspec.structs.replace(interface, version=said)]
-    if interface.version:
+    if interface.version and not said:
         return []
-    return [msgspec.structs.replace(interface, version=one) for one in VERSIONS]
+    # One that is not said may be any.
+    return [msgspec.structs.replace(interface, version=one) for one in ((said,) if said else VERSIONS)]
 
 
 def _guesses(card: PeerCard | None, operator_url: str, version: str) -> list[RankedInterface]:
@@ -278,12 +262,6 @@ def _placed(interface: Interface, operator_url: str) -> tuple[RankedInterface, R
     return pinned, last
 
 
-def _log_pinned(said: str, used: str) -> None:
-    # Two names of this machine are no news.
-    level = logging.INFO if _is_here(said, used) else logging.WARNING
-    log.log(level, "client.card_url_pinned card=%a used=%a", shown(said), shown(used))
-
-
 def _is_here(said: str, used: str) -> bool:
     """Whether both are the same port of this machine, by different names."""
     first, second = _split(said), _split(used)
@@ -303,12 +281,9 @@ def _wrong(at: SplitResult | None, operator: SplitResult) -> str:
         return ""
     if host == "localhost" or host.endswith(_NEAR) or ("." not in host and ":" not in host):
         return "only its own network knows"
-    why = judge(host) if _is_number(host) else ""
+    is_number = ":" in host or host.replace(".", "").isdecimal()
+    why = judge(host) if is_number else ""
     return f"is not public ({why})" if why else ""
-
-
-def _is_number(host: str) -> bool:
-    return ":" in host or host.replace(".", "").isdecimal()
 
 
 def _split(url: str) -> SplitResult | None:
