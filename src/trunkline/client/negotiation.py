@@ -63,7 +63,6 @@ class Negotiation:
         self.reads_tasks = True
         self._url = url
         self._options = options
-        self._auth = auth
         self._http_client = http_client if auth is None else Guarded(http_client, auth, url)
         self._discovery = Discovery(
             url, self._http_client, card_url=options.card_url, ttl_s=options.card_ttl_s
@@ -139,7 +138,8 @@ class Negotiation:
                 return False
             attempts = [(self._chosen, str(error))] if self._chosen is not None else []
             lacks_method = isinstance(error, MethodNotFound)
-            if await self._elsewhere(attempts, guess=not is_dead, lacks_method=lacks_method):
+            near = None if is_dead else self._chosen
+            if await self._elsewhere(attempts, lacks_method=lacks_method, failed=near):
                 return True
             if is_dead or isinstance(error, _LACKS):
                 return False
@@ -149,7 +149,7 @@ class Negotiation:
         """The sentence for a caller that the agent refuses."""
         if isinstance(self._http_client, Guarded):
             return self._http_client.wants(self.known)
-        return choose(self.known, self._auth)
+        return choose(self.known, None)
 
     async def _in_time(self) -> Transport:
         """Choose. Those who have no clock of their own wait no longer than for a call."""
@@ -180,28 +180,22 @@ class Negotiation:
         self._notes += choice.notes
         self._told.extend(self._notes)
         self._untried = [one.interface for one in choice.candidates]
-        reasons = {one.interface: one.why for one in choice.candidates}
-        if card is None:
-            attempts: list[tuple[Interface, str]] = []
-            found = await self._elsewhere(attempts, guess=False, lacks_method=True)
-            if found and self.transport is not None:
-                return self.transport
-            raise no_interface(self._url, attempts, self._notes)
-        first = self._untried.pop(0)
-        return self._take(first, reasons[first])
+        if card is not None:
+            return self._take(self._untried.pop(0), choice.candidates[0].why)
+        attempts: list[tuple[Interface, str]] = []
+        found = await self._elsewhere(attempts, lacks_method=True)
+        if found and self.transport is not None:
+            return self.transport
+        raise no_interface(self._url, attempts, self._notes)
 
     async def _elsewhere(
-        self, attempts: list[tuple[Interface, str]], *, guess: bool, lacks_method: bool
+        self, attempts: list[tuple[Interface, str]], *, lacks_method: bool, failed: Interface | None = None
     ) -> bool:
-        """Ask the other candidates, and the usual places, if they understand; take the first that does.
+        """Ask the other candidates if they understand, then what lies near one that failed; take the first.
 
         Where a method was missing, and none of them can read a task, one that knows no such method is taken.
         """
-        more = (
-            probes(self._url, self._chosen, version=self._options.version)
-            if guess and self._chosen is not None
-            else ()
-        )
+        more = () if failed is None else probes(self._url, failed, version=self._options.version)
         tried = {interface for interface, _ in attempts}
         spare: Interface | None = None
         for interface in (*self._untried, *more):

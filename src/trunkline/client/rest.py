@@ -87,19 +87,16 @@ class RestTransport:
 
     async def get(self, query: TaskQuery, call: Call) -> Task:
         """A task as it stands."""
-        asked = requests.rest_task(Operation.GET, self._at_home(query), self._dialect)
-        return task_of(self._notice(await self._ask(asked, call, of_task=True)))
+        return await self._task(Operation.GET, query, call)
 
     async def list(self, query: ListQuery, call: Call) -> TaskPage:
         """A page of tasks."""
         asked = requests.rest_list(self._at_home(query), self._dialect)
-        answer = await self._optional(Operation.LIST, asked, call)
-        return read_page(answer.body, proto=self._is_proto)
+        return read_page(await self._optional(Operation.LIST, asked, call), proto=self._is_proto)
 
     async def cancel(self, query: TaskQuery, call: Call) -> Task:
         """Stop a task."""
-        asked = requests.rest_task(Operation.CANCEL, self._at_home(query), self._dialect)
-        return task_of(self._notice(await self._ask(asked, call, of_task=True)))
+        return await self._task(Operation.CANCEL, query, call)
 
     def subscribe(self, query: TaskQuery, call: Call, *, after: str = "") -> FoundStream:
         """Follow a task; `after` is sent as `Last-Event-ID`."""
@@ -135,29 +132,26 @@ class RestTransport:
             # What is the body of this route, the SDKs of 0.3 do not agree on.
             asked = requests.rest_set_push(request, self._dialect, bare=True)
             answer = await self._optional(Operation.PUSH_SET, asked, call)
-        return read_config(answer.body)
+        return read_config(answer)
 
     async def get_push(self, query: PushQuery, call: Call) -> PushConfig:
         """One push config; without an id the first, which only the list tells."""
         if not query.config_id:
             return first_of(await self.list_push(query, call), query)
-        asked = requests.rest_push(Operation.PUSH_GET, self._at_home(query), self._dialect)
-        return read_config((await self._optional(Operation.PUSH_GET, asked, call)).body)
+        return read_config(await self._push(Operation.PUSH_GET, query, call))
 
     async def list_push(self, query: PushQuery, call: Call) -> tuple[PushConfig, ...]:
         """All push configs of a task."""
-        asked = requests.rest_push(Operation.PUSH_LIST, self._at_home(query), self._dialect)
-        return read_configs((await self._optional(Operation.PUSH_LIST, asked, call)).body)
+        return read_configs(await self._push(Operation.PUSH_LIST, query, call))
 
     async def delete_push(self, query: PushQuery, call: Call) -> None:
         """Forget a push config."""
-        asked = requests.rest_push(Operation.PUSH_DELETE, self._at_home(query), self._dialect)
-        await self._optional(Operation.PUSH_DELETE, asked, call)
+        await self._push(Operation.PUSH_DELETE, query, call)
 
     async def extended_card(self, call: Call) -> PeerCard:
         """The card for callers who are known."""
         asked = requests.rest_card(self._dialect, self._tenant)
-        return read_card((await self._optional(Operation.EXTENDED_CARD, asked, call)).body)
+        return read_card(await self._optional(Operation.EXTENDED_CARD, asked, call))
 
     @property
     def _is_proto(self) -> bool:
@@ -170,17 +164,23 @@ class RestTransport:
     def _notice(self, answer: HttpAnswer) -> Notice:
         return rest_notice(answer.body, proto=self._is_proto)
 
-    async def _optional(self, operation: Operation, asked: RestRequest, call: Call) -> HttpAnswer:
+    async def _task(self, operation: Operation, query: TaskQuery, call: Call) -> Task:
+        asked = requests.rest_task(operation, self._at_home(query), self._dialect)
+        return task_of(self._notice(await self._ask(asked, call, of_task=True)))
+
+    async def _push(self, operation: Operation, query: PushQuery, call: Call) -> bytes:
+        asked = requests.rest_push(operation, self._at_home(query), self._dialect)
+        return await self._optional(operation, asked, call)
+
+    async def _optional(self, operation: Operation, asked: RestRequest, call: Call) -> bytes:
         """The answer to an operation that not every agent has."""
         try:
-            return await self._ask(asked, call, of_task=operation is not Operation.LIST)
-        except RouteNotFound as refused:
-            raise _absent(operation, asked, refused) from None
-        except VersionNotSupported as refused:
+            return (await self._ask(asked, call, of_task=operation is not Operation.LIST)).body
+        except (RouteNotFound, VersionNotSupported) as refused:
             # Servers of both take `/v1` for a tenant of 1.0 where 0.3 has no such route.
-            if self._is_proto:
-                raise _absent(operation, asked, refused) from None
-            raise
+            if isinstance(refused, VersionNotSupported) and not self._is_proto:
+                raise
+            raise _absent(operation, asked, refused) from None
 
     async def _ask(self, asked: RestRequest, call: Call, *, of_task: bool) -> HttpAnswer:
         answer = await answered(self._http_client, self._request(asked, self._headers, call), call)
