@@ -11,7 +11,6 @@ import binascii
 import mimetypes
 import re
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -67,7 +66,6 @@ def read_arguments(given: Mapping[str, Any], inputs: Inputs) -> ToolArguments:
     """
     said = {name: value for name, value in given.items() if value is not None}
     task_id = _text(said, inputs.task_id)
-    said.pop(inputs.task_id, None)
     if inputs.typed:
         return ToolArguments(_typed_parts(said, inputs, task_id), task_id)
     _check_names(said, inputs, answering=bool(task_id))
@@ -80,7 +78,6 @@ def read_arguments(given: Mapping[str, Any], inputs: Inputs) -> ToolArguments:
 
 def _typed_parts(said: dict[str, Any], inputs: Inputs, task_id: str) -> tuple[Part, ...]:
     answer = _text(said, inputs.answer)
-    said.pop(inputs.answer, None)
     if answer and not task_id:
         raise InvalidParams(
             f"{inputs.answer} answers a question; give its {inputs.task_id} as well", field=inputs.answer
@@ -100,7 +97,7 @@ def _check_names(said: Mapping[str, Any], inputs: Inputs, *, answering: bool) ->
         raise InvalidParams(f"the argument {missing[0]!r} is required", field=missing[0])
 
 
-def _parts(said: Mapping[str, Any], modes: tuple[str, ...]) -> tuple[Part, ...]:
+def _parts(said: dict[str, Any], modes: tuple[str, ...]) -> tuple[Part, ...]:
     """Text first, then data, then files."""
     parts: list[Part] = []
     if query := _text(said, "query"):
@@ -108,16 +105,17 @@ def _parts(said: Mapping[str, Any], modes: tuple[str, ...]) -> tuple[Part, ...]:
     if "data" in said:
         parts.append(Part(data=_data(said["data"])))
     name = _text(said, "file_name")
-    for family in ("image", "audio", "file"):
+    for family, called in (("image", ""), ("audio", ""), ("file", name)):
         if content := _text(said, f"{family}_data"):
-            parts.append(_raw(content, f"{family}_data", name if family == "file" else "", modes))
+            parts.append(_raw(content, f"{family}_data", called, modes))
         if url := _text(said, f"{family}_url"):
-            parts.append(_linked(url, f"{family}_url", name if family == "file" else "", modes))
+            parts.append(_linked(url, f"{family}_url", called, modes))
     return tuple(parts)
 
 
-def _text(said: Mapping[str, Any], name: str) -> str:
-    value = said.get(name, "")
+def _text(said: dict[str, Any], name: str) -> str:
+    """Take an argument that is text; empty if it was not given."""
+    value = said.pop(name, "")
     if not isinstance(value, str):
         raise InvalidParams(f"{name} must be text, not {type(value).__name__}", field=name)
     return value
@@ -145,8 +143,7 @@ def _raw(content: str, field: str, name: str, modes: tuple[str, ...]) -> Part:
         raise InvalidParams(
             f"{field} must be base64: A-Z, a-z, 0-9, + and /, padded with =", field=field
         ) from None
-    family = field.partition("_")[0]
-    kind = media_type or _type_of_name(name) or _sniff_type(whole) or _type_of_skill(modes, family)
+    kind = media_type or _type_of_name(name) or _sniff_type(whole) or _type_of_skill(modes, field)
     return Part(raw=text, filename=name, media_type=kind)
 
 
@@ -155,12 +152,8 @@ def _linked(url: str, field: str, name: str, modes: tuple[str, ...]) -> Part:
         return _raw(url, field, name, modes)
     if not _WEB.fullmatch(url):
         raise InvalidParams(f"{field} must be an address that begins with https:// or http://", field=field)
-    family = field.partition("_")[0]
-    kind = (
-        _type_of_name(name)
-        or _type_of_name(url.partition("?")[0].partition("#")[0])
-        or _type_of_skill(modes, family)
-    )
+    path = url.partition("?")[0].partition("#")[0]
+    kind = _type_of_name(name) or _type_of_name(path) or _type_of_skill(modes, field)
     return Part(url=url, filename=name, media_type=kind)
 
 
@@ -175,14 +168,12 @@ def _sniff_type(content: bytes) -> str:
     return next((kind for sign, kind in _SIGNATURES if content.startswith(sign)), "")
 
 
-def _type_of_skill(modes: tuple[str, ...], family: str) -> str:
-    """The media type that the skill reads of this family, where it is one; else the family itself."""
-    reads = is_file if family == "file" else partial(_is_of, family)
-    named = [mode for mode in modes if reads(mode) and not mode.endswith("/*")]
-    if len(named) == 1:
-        return named[0]
-    return "application/octet-stream" if family == "file" else f"{family}/*"
-
-
-def _is_of(family: str, mode: str) -> bool:
-    return mode.startswith(f"{family}/")
+def _type_of_skill(modes: tuple[str, ...], field: str) -> str:
+    """The media type that the skill reads of an argument's family, where there is one; else the family."""
+    family = field.partition("_")[0]
+    if family == "file":
+        known, otherwise = [mode for mode in modes if is_file(mode)], "application/octet-stream"
+    else:
+        known, otherwise = [mode for mode in modes if mode.startswith(f"{family}/")], f"{family}/*"
+    named = [mode for mode in known if not mode.endswith("/*")]
+    return named[0] if len(named) == 1 else otherwise

@@ -40,6 +40,35 @@ _FAILED = {
 }
 
 
+# What a model can do about an error; the first class that fits counts.
+_ADVICE: tuple[tuple[type[TrunklineError] | tuple[type[TrunklineError], ...], str], ...] = (
+    (InvalidParams, "Correct the arguments and call again."),
+    (
+        (Unauthenticated, Forbidden),
+        "The agent does not let this caller in. Calling again does not help; tell the user.",
+    ),
+    (
+        TooManyRequests,
+        "The agent is busy. Call again in {error.retry_after_s:g} seconds at the earliest.",
+    ),
+    (Unavailable, "The agent cannot take work now. Call again later, or go on without it."),
+    (TaskNotFound, "The agent does not know this task. Call again without the task id to start anew."),
+    (Refused, "The agent does not take this request as it is. Change it, or go on without this tool."),
+    (
+        Uncertain,
+        "The agent may be doing the work, but its answer was lost. "
+        "Do not call again, as that may do it twice; tell the user.",
+    ),
+    (
+        TimedOut,
+        "The agent took too long and may still be at work. Go on without it, or ask for less; "
+        "the same call again may do the work twice.",
+    ),
+    (Unreachable, "The agent was not reached. Call again later, or go on without it."),
+    (TrunklineError, "The agent's answer cannot be used. Go on without this tool."),
+)
+
+
 class ToolClient(Protocol):
     """What a tool needs of a client; `trunkline.Client` is one."""
 
@@ -126,30 +155,5 @@ def failed(tool: str, error: TrunklineError) -> ToolOutcome:
 
 
 def _advice(error: TrunklineError) -> str:
-    match error:
-        case InvalidParams():
-            return "Correct the arguments and call again."
-        case Unauthenticated() | Forbidden():
-            return "The agent does not let this caller in. Calling again does not help; tell the user."
-        case TooManyRequests():
-            return f"The agent is busy. Call again in {error.retry_after_s:g} seconds at the earliest."
-        case Unavailable():
-            return "The agent cannot take work now. Call again later, or go on without it."
-        case TaskNotFound():
-            return "The agent does not know this task. Call again without the task id to start anew."
-        case Refused():
-            return "The agent does not take this request as it is. Change it, or go on without this tool."
-        case Uncertain():
-            return (
-                "The agent may be doing the work, but its answer was lost. "
-                "Do not call again, as that may do it twice; tell the user."
-            )
-        case TimedOut():
-            return (
-                "The agent took too long and may still be at work. Go on without it, or ask for less; "
-                "the same call again may do the work twice."
-            )
-        case Unreachable():
-            return "The agent was not reached. Call again later, or go on without it."
-        case _:
-            return "The agent's answer cannot be used. Go on without this tool."
+    fitting = (text for kinds, text in _ADVICE if isinstance(error, kinds))
+    return next(fitting).format(error=error)

@@ -197,19 +197,16 @@ def _entries(text: str, file: str) -> Iterator[tuple[AgentEntry, YamlPosition]]:
 
 def _rows(listed: object, at: YamlPosition) -> Iterator[tuple[dict[str, Any], YamlPosition]]:
     """The entries of a list, or of a mapping from names."""
-    rows: list[tuple[object, YamlPosition]] = []
-    if isinstance(listed, list):
-        rows = [(raw, at.child(str(n)) or at) for n, raw in enumerate(cast("list[object]", listed))]
-    elif isinstance(listed, dict):
-        for name, raw in cast("dict[str, object]", listed).items():
-            named = {"name": name, **cast("dict[str, Any]", raw)} if isinstance(raw, dict) else raw
-            rows.append((named, at.child(str(name)) or at))
-    elif listed is not None:
+    if not isinstance(listed, list | dict | None):
         raise Misuse(f"{at()}: agents must be a list, or a mapping from names")
-    for raw, where in rows:
+    by_name = cast("dict[str, object]", listed) if isinstance(listed, dict) else None
+    rows = enumerate(cast("list[object]", listed or ())) if by_name is None else by_name.items()
+    for key, raw in rows:
+        where = at.child(str(key)) or at
         if not isinstance(raw, dict):
             raise Misuse(f"{where()}: an agent has at least name and url")
-        yield cast("dict[str, Any]", raw), where
+        name = {} if by_name is None else {"name": key}
+        yield {**name, **cast("dict[str, Any]", raw)}, where
 
 
 def _entry(raw: dict[str, Any], where: YamlPosition) -> AgentEntry:
@@ -226,11 +223,9 @@ def _entry(raw: dict[str, Any], where: YamlPosition) -> AgentEntry:
 
 def _members(field: str) -> tuple[str, ...]:
     """What an object of the file may have beside the field that it may not."""
-    kind: object = AgentEntry
-    for step in field.split(".")[:-1]:
-        name = step.partition("[")[0]
-        kind = {"auth": AuthEntry, "skill_filter": SkillFilter, "skills": SkillEntry}.get(name, AgentEntry)
-    return cast("type[msgspec.Struct]", kind).__struct_fields__
+    inner: dict[str, type[Struct]] = {"auth": AuthEntry, "skill_filter": SkillFilter, "skills": SkillEntry}
+    within = field.rpartition(".")[0].rpartition(".")[2].partition("[")[0]
+    return inner.get(within, AgentEntry).__struct_fields__
 
 
 def _secret(kind: type, value: object) -> object:

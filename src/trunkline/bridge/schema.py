@@ -189,10 +189,7 @@ def _dicts(value: object) -> list[Schema]:
 def _typed(own: Schema, modes: tuple[str, ...]) -> Inputs:
     properties: Schema = own["properties"]
     task_id, answer = _free("task_id", properties), _free("answer", properties)
-    ours = {
-        task_id: {"type": "string", "description": _TASK_ID_HELP},
-        answer: {"type": "string", "description": _ANSWER_HELP},
-    }
+    ours = {task_id: _text(_TASK_ID_HELP), answer: _text(_ANSWER_HELP)}
     schema = {name: value for name, value in own.items() if name not in ("$schema", "$id", "title")}
     schema["properties"] = {**properties, **ours}
     return Inputs(schema, modes, typed=True, task_id=task_id, answer=answer)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Any, cast
 
@@ -18,12 +18,12 @@ from msgspec.structs import replace
 from trunkline.clock import now_ms
 from trunkline.errors import InvalidRequest, Misuse, Refused, TooLarge, Unauthenticated
 from trunkline.http.asgi import Receive, Scope, Send
+from trunkline.http.exchange import Headers, too_large, too_late
 from trunkline.net import webhook_signature
 from trunkline.webhook.notification import Notification, RecentNotifications, key_of, read_notification
 from trunkline.wire.codes import code_of
 from trunkline.wire.spellings import plain_state
 
-Headers = Sequence[tuple[bytes, bytes]]
 Listener = Callable[[Notification], Awaitable[None]]
 Read = Callable[[Mapping[str, str], bytes], Notification]
 
@@ -119,7 +119,7 @@ async def _body(headers: Mapping[str, str], receive: Receive, limit: int) -> byt
     """The whole body; None if the sender left."""
     length = headers.get("content-length", "0")
     if not length.isdecimal() or len(length) > 18 or int(length) > limit:
-        raise TooLarge(f"the body may have {limit} bytes at the most")
+        raise too_large(limit)
     pieces: list[bytes] = []
     size = 0
     try:
@@ -132,11 +132,11 @@ async def _body(headers: Mapping[str, str], receive: Receive, limit: int) -> byt
                 pieces.append(piece)
                 size += len(piece)
                 if size > limit:
-                    raise TooLarge(f"the body may have {limit} bytes at the most")
+                    raise too_large(limit)
                 if not message.get("more_body"):
                     return b"".join(pieces)
     except TimeoutError:
-        raise InvalidRequest(f"the body did not arrive within {BODY_S:g} s") from None
+        raise too_late(BODY_S) from None
 
 
 def _closing(scope: Scope) -> list[tuple[bytes, bytes]]:
@@ -154,11 +154,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
 
 
 async def _respond(send: Send, status: int, body: bytes, more: Headers = ()) -> None:
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(body)),
-        *more,
-    ]
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *more]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
@@ -238,7 +234,7 @@ class Receiver:
 
     def _read(self, headers: Mapping[str, str], body: bytes) -> Notification:
         if len(body) > self._body_limit:
-            raise TooLarge(f"the body may have {self._body_limit} bytes at the most")
+            raise too_large(self._body_limit)
         named = {name.lower(): text for name, text in headers.items()}
         if self._keys:
             webhook_signature.verify(named, body, self._keys, self._clock() / 1000, self._tolerance_s)
