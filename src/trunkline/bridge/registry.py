@@ -84,10 +84,7 @@ class AgentEntry(Struct, frozen=True, forbid_unknown_fields=True):
         return Client(expand_variables(self.url, "url"), headers=self._headers(), **options)
 
     def _credentials(self) -> dict[str, Secret]:
-        auth = self.auth
-        if auth is None:
-            key = self._variable(self.api_key_env)
-            return {"api_key": Secret(key)} if key else {}
+        auth = self.auth or AuthEntry("apiKey")
         kind = _SCHEMES.get(re.sub("[-_ ]", "", auth.scheme.lower()))
         if kind is None:
             raise Misuse(f"auth.scheme: {auth.scheme!r} is neither bearer nor apiKey")
