@@ -122,10 +122,7 @@ def rank(
     ordered = _preferred([*found, *later], bindings, notes)
     for one in ordered:
         if one.pinned_from:
-            # Two names of this machine are no news.
-            level = logging.INFO if _is_here(one.pinned_from, one.interface.url) else logging.WARNING
-            pinned = shown(one.pinned_from), shown(one.interface.url)
-            log.log(level, "client.card_url_pinned card=%a used=%a", *pinned)
+            _log_pinned(one.pinned_from, one.interface.url)
     return InterfaceChoice(tuple(ordered), tuple(notes))
 
 
@@ -262,12 +259,13 @@ def _placed(interface: Interface, operator_url: str) -> tuple[RankedInterface, R
     return pinned, last
 
 
-def _is_here(said: str, used: str) -> bool:
-    """Whether both are the same port of this machine, by different names."""
+def _log_pinned(said: str, used: str) -> None:
     first, second = _split(said), _split(used)
-    if first is None or second is None or first.port != second.port:
-        return False
-    return {first.hostname, second.hostname} <= _HERE
+    level = logging.WARNING
+    if first is not None and second is not None and first.port == second.port:
+        # Two names of this machine are no news.
+        level = logging.INFO if {first.hostname, second.hostname} <= _HERE else level
+    log.log(level, "client.card_url_pinned card=%a used=%a", shown(said), shown(used))
 
 
 def _wrong(at: SplitResult | None, operator: SplitResult) -> str:
