@@ -367,6 +367,7 @@ class Assembler:
                 again = ArtifactUpdate(task.id, task.context_id, artifact)
                 text = artifact_text(artifact)
                 others.append(Update("artifact", text, None, Notice(again, (artifact,)), place))
+            # One that is new has a line of its own, with or without words.
             elif new or partial is None:
                 news.append(new)
         if not late:

@@ -202,6 +202,7 @@ class Client:
                 answer = notice.answer
                 if type(answer) is Task and (answer.status.state in RESTING or not wait):
                     return Result(answer)
+                # Only who goes on after the first answer needs to put frames together.
                 known = Assembler()
                 known.take(Frame(notice))
                 if known.rests or not wait:

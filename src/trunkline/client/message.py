@@ -13,6 +13,7 @@ from trunkline.wire.question import question_metadata
 from trunkline.wire.types import Message, Metadata, Part, PushConfig, Role, SendRequest
 
 Content = str | Part | Message | Sequence[str | Part] | Mapping[str, Any]
+# What a message is made on that is not given whole.
 _BLANK = Message("", role=Role.USER)
 
 
