@@ -150,25 +150,14 @@ async def _confidence(turn: Turn, argument: str) -> None:
     await turn.write("said with confidence")
 
 
+# Each is named as the word that asks for it.
 _ACTIONS: dict[str, Callable[[Turn, str], Awaitable[None]]] = {
-    "echo": _echo,
-    "chunks": _chunks,
-    "hold": _hold,
-    "release": _release,
-    "sleep": _sleep,
-    "count": _count,
-    "ask": _ask,
-    "auth": _auth,
-    "fail": _fail,
-    "raise": _raise,
-    "reject": _reject,
-    "toolerror": _toolerror,
-    "file": _file,
-    "data": _data,
-    "usage": _usage,
-    "effect": _effect,
-    "confidence": _confidence,
-}
+    action.__name__.removeprefix("_"): action
+    for action in (
+        _echo, _chunks, _hold, _release, _sleep, _count, _ask, _auth, _fail, _raise, _reject, _toolerror,
+        _file, _data, _usage, _effect, _confidence,
+    )
+}  # fmt: skip
 
 
 @agent.skill(
