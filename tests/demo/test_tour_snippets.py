@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.harness import ServerProcess
-from trunkline.demo.tour import CLIENT, COMMANDS, CURL, JAVASCRIPT, SDK
+from trunkline.demo.tour import SNIPPETS
 
+COMMANDS, CLIENT, CURL, SDK, JAVASCRIPT = [text for _, text in SNIPPETS]
 JS = Path(__file__).parents[1] / "interop" / "js"
 # What can be pasted is about clients: where the server keeps its tasks makes no difference to it.
 pytestmark = pytest.mark.parametrize("shelf", ["sqlite"], indirect=True, scope="session")
@@ -25,7 +26,7 @@ def _run(command: list[str], **more: str | Path) -> str:
 
 def test_our_own_command_line(demo_server: ServerProcess, tmp_path: Path) -> None:
     command = f"{sys.executable} -m trunkline.cli"
-    lines = COMMANDS.format(base=demo_server.base, trunkline=command)
+    lines = COMMANDS.replace("{base}", demo_server.base).replace("{trunkline}", command)
     sent, streamed, listed = (_run(["bash", "-c", line], cwd=tmp_path) for line in lines.splitlines())
     assert "echo hello" in sent and "TASK_STATE_COMPLETED" in sent
     assert re.findall(r"^  (\d+) $", streamed, re.MULTILINE) == [str(number) for number in range(1, 11)]
@@ -33,12 +34,12 @@ def test_our_own_command_line(demo_server: ServerProcess, tmp_path: Path) -> Non
 
 
 def test_our_own_client(demo_server: ServerProcess) -> None:
-    said = _run([sys.executable, "-c", CLIENT.format(base=demo_server.base)])
+    said = _run([sys.executable, "-c", CLIENT.replace("{base}", demo_server.base)])
     assert said.split() == ["echo", "hello", "1", "2", "3", "4", "5"]
 
 
 def test_curl(demo_server: ServerProcess) -> None:
-    said = _run(["bash", "-e", "-c", CURL.format(base=demo_server.base)])
+    said = _run(["bash", "-e", "-c", CURL.replace("{base}", demo_server.base)])
     assert "echo hello" in said
     assert said.count("data: ") >= 10
     assert '"nextPageToken"' in said
@@ -46,7 +47,7 @@ def test_curl(demo_server: ServerProcess) -> None:
 
 @pytest.mark.sdk
 def test_the_official_client(demo_server: ServerProcess) -> None:
-    said = _run([sys.executable, "-c", SDK.format(base=demo_server.base)])
+    said = _run([sys.executable, "-c", SDK.replace("{base}", demo_server.base)])
     assert said.split() == ["1", "2", "3", "4", "5"]
 
 
@@ -55,6 +56,6 @@ def test_javascript(demo_server: ServerProcess, tmp_path: Path) -> None:
     (tmp_path / "node_modules").mkdir()
     (tmp_path / "node_modules" / "@a2a-js").mkdir()
     (tmp_path / "node_modules" / "@a2a-js" / "sdk").symlink_to(JS / "node_modules" / "a2a-js-1")
-    (tmp_path / "try.mjs").write_text(JAVASCRIPT.format(base=demo_server.base))
+    (tmp_path / "try.mjs").write_text(JAVASCRIPT.replace("{base}", demo_server.base))
     said = _run(["node", "try.mjs"], cwd=tmp_path)
     assert '"artifactUpdate"' in said

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from trunkline.clock import now_ms, random_bits
-from trunkline.demo.tour_process import PATIENCE, Gone, StepFailed, TourProcess, free_port
+from trunkline.demo.tour_process import StepFailed, TourProcess, free_port, outlive
 from trunkline.fleet.hub_client import HubClient
 from trunkline.wire.spellings import timestamp
 
@@ -108,16 +108,14 @@ class FleetTour:
             self._survive(step)
 
     def _survive(self, step: Callable[[], None]) -> None:
-        for _ in range(PATIENCE):
-            try:
-                for server in (self._agent, self._hub):
-                    if not server.runs:
-                        server.start()
-                step()
-                return
-            except Gone as gone:
-                self._console.print(f"   [yellow]{gone}[/]")
-        raise StepFailed("somebody kills the hub or its agent each time the tour takes this step")
+        def take() -> None:
+            for server in (self._agent, self._hub):
+                if not server.runs:
+                    server.start()
+            step()
+
+        given_up = "somebody kills the hub or its agent each time the tour takes this step"
+        outlive(take, lambda gone: self._console.print(f"   [yellow]{gone}[/]"), given_up)
 
     def _discover(self) -> None:
         def look() -> list[Answer]:
@@ -228,7 +226,7 @@ class FleetTour:
         while time.monotonic() < deadline:
             if found := look():
                 return found
-            self._agent.alive()
+            self._agent.check_alive()
             time.sleep(TICK_S)
         raise StepFailed(f"{what} did not come in {LIMIT_S:.0f} s")
 

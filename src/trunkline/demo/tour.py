@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import re
 import shutil
 import sys
 import tempfile
@@ -21,7 +22,7 @@ from trunkline.client.result import Result, text_of
 from trunkline.clock import random_bits
 from trunkline.demo.fleet_tour import show_fleet
 from trunkline.demo.tour_process import (
-    PATIENCE,
+    ENDING_S,
     READY_S,
     Acknowledged,
     DemoServer,
@@ -29,6 +30,7 @@ from trunkline.demo.tour_process import (
     StepFailed,
     describe,
     free_port,
+    outlive,
 )
 from trunkline.doctor.check import CheckOutcome
 from trunkline.doctor.run import examine
@@ -38,78 +40,12 @@ from trunkline.webhook.listener import IncomingWebhook, WebhookListener
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import PushConfig, TaskState
 
-COMMANDS = """\
-{trunkline} send {base} "echo hello"
-{trunkline} stream {base} "count 10 100"
-{trunkline} list {base}
-"""
-
-CLIENT = """\
-# with the Python that trunkline is installed in
-import asyncio
-from trunkline import Client
-
-async def main():
-    async with Client("{base}") as client:
-        result = await client.send("echo hello")
-        print(result.text)
-        async for update in client.stream("count 5 100"):
-            print(update.text, end="", flush=True)
-
-asyncio.run(main())
-"""
-
-CURL = """\
-curl -s {base}/a2a -H 'A2A-Version: 1.0' -H 'Content-Type: application/json' -d '{{
-  "jsonrpc": "2.0", "id": 1, "method": "SendMessage",
-  "params": {{"message": {{"messageId": "m1", "role": "ROLE_USER", "parts": [{{"text": "echo hello"}}]}}}}}}'
-
-curl -N {base}/message:stream -H 'A2A-Version: 1.0' -H 'Content-Type: application/json' \\
-  -d '{{"message": {{"messageId": "m2", "role": "ROLE_USER", "parts": [{{"text": "count 10 200"}}]}}}}'
-
-curl -s {base}/tasks -H 'A2A-Version: 1.0'
-"""
-
-SDK = """\
-# pip install a2a-sdk
-import asyncio
-from a2a.client import create_client
-from a2a.helpers import get_stream_response_text, new_text_message
-from a2a.types import Role, SendMessageRequest
-
-async def main():
-    client = await create_client("{base}")
-    message = new_text_message("count 5 100", role=Role.ROLE_USER)
-    async for update in client.send_message(SendMessageRequest(message=message)):
-        # The last update of an answer tells the whole of it.
-        if not update.artifact_update.last_chunk:
-            print(get_stream_response_text(update))
-
-asyncio.run(main())
-"""
-
-JAVASCRIPT = """\
-// npm install @a2a-js/sdk
-import {{ Role }} from "@a2a-js/sdk";
-import {{ ClientFactory }} from "@a2a-js/sdk/client";
-
-const client = await new ClientFactory().createFromUrl("{base}");
-const parts = [{{ content: {{ $case: "text", value: "count 5 100" }} }}];
-const message = {{ messageId: crypto.randomUUID(), role: Role.ROLE_USER, parts }};
-for await (const update of client.sendMessageStream({{ message }})) {{
-  console.log(JSON.stringify(update.payload));
-}}
-"""
-
-SNIPPETS = (
-    ("bash", COMMANDS),
-    ("python", CLIENT),
-    ("bash", CURL),
-    ("python", SDK),
-    ("javascript", JAVASCRIPT),
+# What can be pasted to call the agent, with the language of each.
+SNIPPETS: list[tuple[str, str]] = re.findall(
+    r"^```(\w+)\n(.*?)^```$",
+    Path(__file__).with_name("snippets.txt").read_text("utf-8"),
+    re.DOTALL | re.MULTILINE,
 )
-
-
 STEPS = 8
 # Tasks that the steps before the list make, at least.
 MADE = 7
@@ -180,37 +116,30 @@ class Tour:
 
     def start(self) -> float:
         """Start the server, however often somebody kills it; gives the seconds that took."""
-        for _ in range(PATIENCE):
-            try:
-                return self._demo.start()
-            except Gone as gone:
-                self._console.print(f"   [yellow]{gone}[/]")
-        raise StepFailed("somebody kills the server each time it starts")
+        return outlive(self._demo.start, self._tell, "somebody kills the server each time it starts")
 
     def _survive(self, step: Callable[[], None]) -> None:
-        for _ in range(PATIENCE):
-            try:
-                with self._demo.checked():
-                    step()
-                return
-            except Gone as gone:
-                self.revive(gone)
-        raise StepFailed("somebody kills the server each time the tour takes this step")
+        def take() -> None:
+            with self._demo.checked():
+                step()
+
+        outlive(take, self.revive, "somebody kills the server each time the tour takes this step")
 
     def revive(self, gone: Gone) -> None:
         """Say what happened, start the server again and hold it to what it has said."""
-        for _ in range(PATIENCE):
-            self._console.print(f"   [yellow]{gone}[/]")
-            try:
-                seconds = self.start()
-                with self._demo.checked():
-                    told = self._acknowledged.compare(self._demo.client)
-            except Gone as again:
-                gone = again
-                continue
-            self._console.print(f"   back after {seconds:.2f} s as process {self._demo.pid}; {told}")
-            return
-        raise StepFailed("somebody kills the server each time it is asked what it knows")
+
+        def compare() -> tuple[float, str]:
+            seconds = self.start()
+            with self._demo.checked():
+                return seconds, self._acknowledged.compare(self._demo.client)
+
+        self._tell(gone)
+        given_up = "somebody kills the server each time it is asked what it knows"
+        seconds, told = outlive(compare, self._tell, given_up)
+        self._console.print(f"   back after {seconds:.2f} s as process {self._demo.pid}; {told}")
+
+    def _tell(self, gone: Gone) -> None:
+        self._console.print(f"   [yellow]{gone}[/]")
 
     def _show(self, result: Result, more: str = "") -> None:
         self._acknowledged.note(result)
@@ -332,7 +261,7 @@ class Tour:
             try:
                 told = hook.received.get(timeout=TICK_S)
             except queue.Empty:
-                self._demo.alive()
+                self._demo.check_alive()
                 continue
             if told.state is not state:
                 raise StepFailed(f"the webhook was told {told.state}, not {state}")
@@ -354,7 +283,7 @@ class Tour:
         passed = sum(one.outcome is CheckOutcome.PASSED for one in report.findings)
         odd = [one for one in report.findings if one.outcome in (CheckOutcome.FAILED, CheckOutcome.UNKNOWN)]
         if odd or not passed:
-            self._demo.await_end()
+            self._demo.check_alive(ENDING_S)
             found = "; ".join(f"{one.check}: {one.seen}" for one in odd)
             raise StepFailed(f"the doctor found {found or report.nothing}")
         self._console.print(
@@ -406,12 +335,12 @@ def _invite(console: Console, demo: DemoServer, tour: Tour) -> None:
     called = sys.argv[0] if Path(sys.argv[0]).name == "trunkline" else "trunkline"
     program = "trunkline" if shutil.which("trunkline") else called
     for language, snippet in SNIPPETS:
-        text = snippet.format(base=demo.base, trunkline=program)
+        text = snippet.replace("{base}", demo.base).replace("{trunkline}", program)
         console.print(Syntax(text, language, background_color="default", word_wrap=True))
     console.print(f"A fleet: {program} hub init fleet && {program} hub fleet --port {demo.port + 1}")
     console.print(f"Kill it if you like (process {demo.pid}); Ctrl-C ends it.")
     while True:
         try:
-            demo.watch()
+            demo.check_alive(None)
         except Gone as gone:
             tour.revive(gone)

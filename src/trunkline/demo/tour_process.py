@@ -10,8 +10,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from trunkline.client.result import Result
 from trunkline.client.sync import SyncClient
@@ -27,6 +28,7 @@ PATIENCE = 8
 # One that was told to end may take so long; one that was killed is known to be dead much sooner.
 ENDING_S = 15.0
 _HOST = "127.0.0.1"
+Done = TypeVar("Done")
 
 
 class StepFailed(Exception):
@@ -35,6 +37,20 @@ class StepFailed(Exception):
 
 class Gone(Exception):  # noqa: N818 - part of what a tour is about
     """A process of the tour that somebody else has ended."""
+
+
+def outlive(act: Callable[[], Done], tell: Callable[[Gone], None], given_up: str) -> Done:
+    """Do something again, after a word of it, each time somebody ends a server meanwhile; gives its result.
+
+    Raises:
+        StepFailed: it happens too often.
+    """
+    for _ in range(PATIENCE):
+        try:
+            return act()
+        except Gone as gone:
+            tell(gone)
+    raise StepFailed(given_up)
 
 
 def free_port(wanted: int) -> int:
@@ -102,34 +118,15 @@ class TourProcess:
                 # Whoever presses Ctrl-C again does not wait for the order, and still nothing is left behind.
                 self.kill()
 
-    def watch(self) -> None:
-        """Wait for the end of the server.
-
-        Raises:
-            Gone: it has.
-        """
-        if self._process is not None:
-            self._process.wait()
-            raise self._gone()
-
-    def alive(self) -> None:
-        """Check that the server still runs.
-
-        Raises:
-            Gone: it has ended.
-        """
-        if self._process is not None and self._process.poll() is not None:
-            raise self._gone()
-
-    def await_end(self) -> None:
-        """After something went wrong: wait a while for the server's end.
+    def check_alive(self, within_s: float | None = 0) -> None:
+        """Check that the server runs, and goes on so for some seconds; None waits for its end.
 
         Raises:
             Gone: it has ended.
         """
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(ENDING_S)
+                self._process.wait(within_s)
                 raise self._gone()
 
     @contextlib.contextmanager
@@ -143,10 +140,9 @@ class TourProcess:
         try:
             yield
         except TrunklineError as error:
-            if isinstance(error, Refused) and not isinstance(error, Unavailable):
-                self.alive()
-            else:
-                self.await_end()
+            # A server that refuses is well; what else goes wrong may be the beginning of its end.
+            is_well = isinstance(error, Refused) and not isinstance(error, Unavailable)
+            self.check_alive(0 if is_well else ENDING_S)
             raise StepFailed(str(error)) from error
 
     def _gone(self) -> Gone:
@@ -175,14 +171,10 @@ class DemoServer(TourProcess):
         self.client.close()
         super().stop()
 
-    def await_end(self) -> None:
-        """After something went wrong: wait a while for the server's end.
-
-        Raises:
-            Gone: it has ended.
-        """
+    def check_alive(self, within_s: float | None = 0) -> None:
+        """Check that the server runs; see `TourProcess`."""
         try:
-            super().await_end()
+            super().check_alive(within_s)
         except Gone:
             # The next server is not to blame for what this one left unanswered.
             self.client.close()
