@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import typer
 from msgspec.structs import replace
@@ -19,7 +20,7 @@ from trunkline.errors import TrunklineError
 
 INTERRUPTED = 130
 # What a command does; it may give an exit code of its own.
-Work = Callable[[Session], Awaitable[int | None]]
+Work = Callable[[Session], Coroutine[Any, Any, int | None]]
 # What the client logs, in words for people, with the same values.
 _WARNINGS = {
     "client.card_url_pinned": "the card says %s; %s is called, by the address that was given",
@@ -60,7 +61,7 @@ def run_command(
 
 def run_logged(
     invocation: Invocation,
-    work: Callable[[ClientConfiguration], Awaitable[int | None]],
+    work: Callable[[ClientConfiguration], Coroutine[Any, Any, int | None]],
     log_format: str,
     *,
     hint: str = "",
@@ -74,11 +75,7 @@ def run_logged(
         config = load_configuration(invocation.flags)
         level = logging.DEBUG if config.flag("debug") else logging.WARNING
         logging.basicConfig(stream=sys.stderr, level=level, format=log_format, force=True)
-
-        async def run() -> int | None:
-            return await work(config)
-
-        code = asyncio.run(run())
+        code = asyncio.run(work(config))
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except TrunklineError as error:
@@ -140,21 +137,6 @@ class _WarningFormatter(logging.Formatter):
         return f"Warning: {one_line(text)}"
 
 
-class _DuplicateFilter(logging.Filter):
-    """Lets every line pass once: an agent with two interfaces causes the same line for each."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._said = set[str]()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether this line was not written before."""
-        text = record.getMessage()
-        fresh = text not in self._said
-        self._said.add(text)
-        return fresh
-
-
 def _set_up_logging(config: ClientConfiguration) -> None:
     logging.basicConfig(
         stream=sys.stderr,
@@ -163,7 +145,15 @@ def _set_up_logging(config: ClientConfiguration) -> None:
         force=True,
     )
     handler = logging.getLogger().handlers[0]
-    handler.addFilter(_DuplicateFilter())
+    said = set[str]()
+
+    def is_fresh(record: logging.LogRecord) -> bool:
+        # An agent with two interfaces causes the same line for each.
+        known = len(said)
+        said.add(record.getMessage())
+        return len(said) > known
+
+    handler.addFilter(is_fresh)
     if not config.flag("debug"):
         handler.setFormatter(_WarningFormatter())
     logging.getLogger("asyncio").setLevel(logging.WARNING)

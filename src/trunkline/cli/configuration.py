@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from trunkline.cli.options import OPTIONS, PREFIX, Option
 from trunkline.config import LONGEST_S, Secret, environment, secret_text
@@ -94,64 +95,53 @@ class ConfiguredValue(Struct, frozen=True):
     rank: int
 
 
-class ClientConfiguration:
+class ClientConfiguration(Struct, frozen=True):
     """The values of all options, asked for by name and kind."""
 
-    def __init__(
-        self,
-        values: Mapping[str, ConfiguredValue],
-        unknown: tuple[str, ...],
-        exposed: tuple[str, ...],
-        found_file: str = "",
-        found: Mapping[str, ConfiguredValue] | None = None,
-    ) -> None:
-        self._values = values
-        # The file that nobody named: it lies here or above, and may be a stranger's.
-        self.found_file = found_file
-        self._found = found or {}
-        # Variables with our prefix that set nothing.
-        self.unknown = unknown
-        # Files that hold a secret which others on this machine can read.
-        self.exposed = exposed
+    values: Mapping[str, ConfiguredValue]
+    # Variables with our prefix that set nothing.
+    unknown: tuple[str, ...]
+    # Files that hold a secret which others on this machine can read.
+    exposed: tuple[str, ...]
+    # The file that nobody named: it lies here or above, and may be a stranger's. And what it says itself.
+    found_file: str
+    found: Mapping[str, ConfiguredValue]
 
     def without(self, names: Collection[str]) -> ClientConfiguration:
         """The same without the values of these options; what the found file itself says of them counts."""
-        empty = {name: ConfiguredValue(_EMPTY[OPTIONS[name].kind], DEFAULT, len(OPTIONS)) for name in names}
-        own = {name: value for name, value in self._found.items() if name in empty}
-        values = {**self._values, **empty, **own}
-        return ClientConfiguration(values, self.unknown, self.exposed, self.found_file, self._found)
-
-    def value(self, name: str) -> ConfiguredValue:
-        """The value of an option and its source."""
-        return self._values[name]
+        empty = {
+            name: ConfiguredValue(_KINDS[OPTIONS[name].kind][1], DEFAULT, len(OPTIONS)) for name in names
+        }
+        own = {name: value for name, value in self.found.items() if name in empty}
+        return replace(self, values={**self.values, **empty, **own})
 
     def text(self, name: str) -> str:
         """The value of an option that is a text."""
-        return self._values[name].value
+        return self.values[name].value
 
     def flag(self, name: str) -> bool:
         """Whether a flag is switched on."""
-        return self._values[name].value
+        return self.values[name].value
 
     def seconds(self, name: str) -> float:
         """A duration."""
-        return self._values[name].value
+        return self.values[name].value
 
     def count(self, name: str) -> int | None:
         """A number, or None where none was given."""
-        return self._values[name].value
+        return self.values[name].value
 
     def secret(self, name: str) -> Secret | None:
         """A secret, or None where none was given."""
-        return self._values[name].value
+        return self.values[name].value
 
     def items(self, name: str) -> tuple[str, ...]:
         """The values of an option that is repeatable."""
-        return self._values[name].value
+        return self.values[name].value
 
     def members(self, name: str) -> dict[str, Any] | None:
         """A JSON object, or None where none was given."""
-        return self._values[name].value
+        return self.values[name].value
 
     @property
     def as_json(self) -> bool:
@@ -237,7 +227,8 @@ def _configured(
             where = option.variable if source == ENVIRONMENT else f"{option.variable} in {source}"
             given = _named_secret(option, layer[option.variable], source)
             return ConfiguredValue(_parse(option, given, where), source, rank)
-    value = _READERS[option.kind](option.default) if option.default else _EMPTY[option.kind]
+    read, empty = _KINDS[option.kind]
+    value = read(option.default) if option.default else empty
     return ConfiguredValue(value, DEFAULT, len(layers) + 1)
 
 
@@ -256,7 +247,7 @@ def _parse(option: Option, given: Any, where: str) -> Any:
     if isinstance(given, list | tuple):
         return tuple(cast("Sequence[str]", given))
     try:
-        value = _READERS[option.kind](given)
+        value = _KINDS[option.kind][0](given)
     except ValueError as error:
         raise Misuse(f"{where}: {error}") from None
     if option.choices and value not in option.choices:
@@ -292,23 +283,14 @@ def _object(text: str) -> dict[str, Any]:
         raise ValueError(f"give a JSON object: {error}") from None
 
 
-_READERS: dict[str, Callable[[str], Any]] = {
-    "text": str,
-    "choice": str,
-    "flag": _flag,
-    "list": _list,
-    "seconds": duration,
-    "count": _count,
-    "secret": Secret,
-    "object": _object,
-}
-_EMPTY: dict[str, Any] = {
-    "text": "",
-    "choice": "",
-    "flag": False,
-    "list": (),
-    "seconds": 0.0,
-    "count": None,
-    "secret": None,
-    "object": None,
+# How the text of each kind of option is read, and what its value is where none is given.
+_KINDS: dict[str, tuple[Callable[[str], Any], Any]] = {
+    "text": (str, ""),
+    "choice": (str, ""),
+    "flag": (_flag, False),
+    "list": (_list, ()),
+    "seconds": (duration, 0.0),
+    "count": (_count, None),
+    "secret": (Secret, None),
+    "object": (_object, None),
 }

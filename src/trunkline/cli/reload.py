@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from trunkline.cli.console import print_notice
 
@@ -17,20 +16,7 @@ _LOOK_S = 0.5
 _FLAG = "--reload"
 
 
-class Child(Protocol):
-    """A process that serves."""
-
-    def poll(self) -> int | None:
-        """The exit code of the server; None while it runs."""
-        ...
-
-    def terminate(self) -> None:
-        """Ask it to end."""
-        ...
-
-    def wait(self) -> int:
-        """Wait for its exit code."""
-        ...
+Child = subprocess.Popen[bytes]
 
 
 def run_reloading(typed: Sequence[str]) -> int:

@@ -65,7 +65,7 @@ async def send(session: Session) -> int:
 
 
 def _waits(config: ClientConfiguration) -> bool:
-    asked, refused = config.value("wait"), config.value("async")
+    asked, refused = config.values["wait"], config.values["async"]
     if config.streams and refused.value and refused.source == "flag":
         raise Misuse("--stream follows and --async does not wait: choose one")
     if not (asked.value and refused.value):

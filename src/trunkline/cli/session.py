@@ -95,7 +95,7 @@ class Session:
             raise e.VersionNotSupported(
                 f"the agent speaks {', '.join(offered)}, and not {wanted}; say so with --a2a-version"
             )
-        if not offered and self.config.value("a2a-version").source == DEFAULT:
+        if not offered and self.config.values["a2a-version"].source == DEFAULT:
             # Neither the caller nor the card names a version: whichever is understood is spoken.
             await self.client.close()
             self._client = self._connected("", card)
@@ -109,7 +109,7 @@ class Session:
     def _version_option(self) -> list[str]:
         """The version to say in a command that goes on: the one that was typed, or the agent's own."""
         offered = () if self.known_card is None else _versions(self.known_card)
-        if self.config.value("a2a-version").source == FLAG:
+        if self.config.values["a2a-version"].source == FLAG:
             return ["--a2a-version", self._wanted_version]
         return ["--a2a-version", offered[-1]] if offered and self._wanted_version not in offered else []
 

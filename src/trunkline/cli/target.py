@@ -139,7 +139,7 @@ def service_headers(config: ClientConfiguration) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     # A file may be a stranger's, and must not name a variable.
-    reveal = secret_text if config.value("svc-param").source in (FLAG, ENVIRONMENT) else str
+    reveal = secret_text if config.values["svc-param"].source in (FLAG, ENVIRONMENT) else str
     for each in config.items("svc-param"):
         name, colon, value = each.partition(":")
         if not colon or not name.strip():
@@ -156,7 +156,7 @@ def withhold_credentials(config: ClientConfiguration, *, typed: bool) -> ClientC
     """
     if typed or not is_target_found(config):
         return config
-    given = {name: one for name in _CREDENTIAL_OPTIONS if (one := config.value(name)).value}
+    given = {name: one for name in _CREDENTIAL_OPTIONS if (one := config.values[name]).value}
     withheld = {name: one for name, one in given.items() if one.source not in (FLAG, config.found_file)}
     for name, one in withheld.items():
         whose = f"{OPTIONS[name].variable} of the environment"
@@ -166,7 +166,7 @@ def withhold_credentials(config: ClientConfiguration, *, typed: bool) -> ClientC
 
 def is_target_found(config: ClientConfiguration) -> bool:
     """Whether a file that nobody named says which agent is meant, unless one is typed."""
-    return bool(config.found_file) and config.value("agent-card").source == config.found_file
+    return bool(config.found_file) and config.values["agent-card"].source == config.found_file
 
 
 def warn_withheld(config: ClientConfiguration, whose: str) -> None:
@@ -182,9 +182,9 @@ def check_insecure(config: ClientConfiguration, *, logged_in: bool) -> None:
     Raises:
         Misuse: a file found here says so, and the credentials are not its own.
     """
-    if not config.flag("insecure") or config.value("insecure").source != config.found_file:
+    if not config.flag("insecure") or config.values["insecure"].source != config.found_file:
         return
-    sources = [one.source for name in _CREDENTIAL_OPTIONS if (one := config.value(name)).value]
+    sources = [one.source for name in _CREDENTIAL_OPTIONS if (one := config.values[name]).value]
     if any(source != config.found_file for source in sources) or (logged_in and not sources):
         raise Misuse(
             f"{config.found_file} has TLS certificates unchecked, for credentials that are not its own; "
@@ -194,7 +194,7 @@ def check_insecure(config: ClientConfiguration, *, logged_in: bool) -> None:
 
 def credentials_from(config: ClientConfiguration) -> tuple[Secret | None, Secret | None]:
     """A bearer token or an API key: of two, the one that was said more directly."""
-    bearer, api_key = config.value("bearer"), config.value("api-key")
+    bearer, api_key = config.values["bearer"], config.values["api-key"]
     if bearer.value is None or api_key.value is None or bearer.rank == api_key.rank:
         return bearer.value, api_key.value
     return (bearer.value, None) if bearer.rank < api_key.rank else (None, api_key.value)

@@ -72,7 +72,7 @@ def show(invocation: Invocation) -> None:
         failure = failure_of(error, finding_card=False, has_credentials=False)
         print_failure(failure, as_json=is_json_asked(invocation.flags))
         raise typer.Exit(failure.exit) from None
-    found = {name: config.value(name) for name, option in OPTIONS.items() if option.lasting}
+    found = {name: config.values[name] for name, option in OPTIONS.items() if option.lasting}
     if config.as_json:
         shown: dict[str, Any] = {
             name: {"value": _plain(one.value), "source": one.source} for name, one in found.items()
