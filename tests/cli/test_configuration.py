@@ -25,19 +25,28 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_each_source_beats_the_next(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (load_configuration({}).text("agent-card"), load_configuration({}).value("agent-card").source) == (
+    assert (
+        load_configuration({}).text("agent-card"),
+        load_configuration({}).values["agent-card"].source,
+    ) == (
         "",
         "default",
     )
     above = folder / "home/.config/a2a-cli/.env"
     above.write_text("A2ACLI_AGENT_CARD=global\nA2ACLI_TIMEOUT=7s\nOTHER=1\n")
-    assert (load_configuration({}).text("agent-card"), load_configuration({}).value("agent-card").source) == (
+    assert (
+        load_configuration({}).text("agent-card"),
+        load_configuration({}).values["agent-card"].source,
+    ) == (
         "global",
         str(above),
     )
     near = folder / "work/.env"
     near.write_text("A2ACLI_AGENT_CARD=near\n")
-    assert (load_configuration({}).text("agent-card"), load_configuration({}).value("agent-card").source) == (
+    assert (
+        load_configuration({}).text("agent-card"),
+        load_configuration({}).values["agent-card"].source,
+    ) == (
         "near",
         str(near),
     )
@@ -46,7 +55,7 @@ def test_each_source_beats_the_next(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert load_configuration({"config": str(told)}).text("agent-card") == "told"
     monkeypatch.setenv("A2ACLI_AGENT_CARD", "environment")
     assert load_configuration({"config": str(told)}).text("agent-card") == "environment"
-    assert load_configuration({"agent_card": "flag"}).value("agent-card").source == "flag"
+    assert load_configuration({"agent_card": "flag"}).values["agent-card"].source == "flag"
     # What the nearer file does not say, the global one does.
     assert load_configuration({}).seconds("timeout") == 7.0
     assert load_configuration({}).unknown == ()
@@ -105,7 +114,7 @@ def test_names_that_set_nothing_are_known(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_secrets_are_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A2ACLI_BEARER", "hush-hush")
-    value = load_configuration({}).value("bearer").value
+    value = load_configuration({}).values["bearer"].value
     assert isinstance(value, Secret) and value.reveal() == "hush-hush"
 
 

@@ -14,7 +14,7 @@ from tests.conformance.agent.talk import until
 from tests.conftest import Shelf
 from tests.harness import SECRET, Agent, ServerProcess, params
 from tests.hooks import Hooks
-from trunkline.cli import deliveries
+from trunkline.cli import admin
 from trunkline.store.url import store_from_url
 
 Command = Callable[..., tuple[int, str, str]]
@@ -100,7 +100,7 @@ def test_what_failed_is_seen_and_posted_again(
     everything = rows()
     with monkeypatch.context() as small:
         # Page by page it is the same.
-        small.setattr(deliveries, "_PAGE", 1)
+        small.setattr(admin, "_LONGEST_PAGE", 1)
         assert rows() == everything
         assert json.loads(command("show", working, "--json", *store)[1])["id"] == working
     # Nobody has it open: it is due for whoever comes.

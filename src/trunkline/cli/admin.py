@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -20,7 +22,7 @@ from trunkline.auth.key_store import KeyStore
 from trunkline.auth.keys import Keyring
 from trunkline.auth.signing import Signer
 from trunkline.auth.vault import Vault, find_key
-from trunkline.cli.admin_endpoint import AdminEndpoint, admin_endpoint_file, read_admin_endpoint
+from trunkline.cli.admin_endpoint import AdminEndpoint, read_admin_endpoint
 from trunkline.clock import Ids, now_ms
 from trunkline.config import Settings, load, seconds
 from trunkline.errors import Misuse, StoreInUse, Unreachable
@@ -33,8 +35,9 @@ from trunkline.net.egress import Egress, target
 from trunkline.net.http import HttpRequest
 from trunkline.net.http_client import SocketHttpClient
 from trunkline.run.tasks import Tasks
-from trunkline.server.admin import LOCAL, PREFIX, Admin
+from trunkline.server.admin import LOCAL, PREFIX, Admin, WaitingTask
 from trunkline.store.base import Store
+from trunkline.store.records import DeliveryRecord
 from trunkline.store.url import database_file, store_from_url
 
 KEYS = PREFIX + "keys"
@@ -44,6 +47,9 @@ INBOX = MOUNTED + "/inbox"
 TIMEOUT_S = 60.0
 _ANSWER_BYTES = 64 << 20
 _PAGE = 200
+# Of the lists under `/admin/`.
+_LONGEST_PAGE = 1000
+RowT = TypeVar("RowT", DeliveryRecord, WaitingTask)
 
 
 def settings_for(url: str | None) -> Settings:
@@ -75,17 +81,13 @@ def ask(
     body = b"" if form is None else msgspec.json.encode(form)
     asked = {name: text for name, text in (query or {}).items() if text}
     try:
-        beside = _beside(settings) if path.startswith(f"{MOUNTED}/") else None
+        beside = server_beside(settings) if path.startswith(f"{MOUNTED}/") else None
         if beside is not None:
             answer = asyncio.run(_there(beside, method, path, asked, body))
         else:
             answer = asyncio.run(_here(settings, method, path, asked, body))
     except StoreInUse as busy:
-        endpoint = admin_endpoint_of(settings, busy.pid)
-        if endpoint is None:
-            # One that was killed left its own behind, and its port may be a stranger's by now.
-            raise StoreInUse(f"{busy}; or ask again once the server that has it is up") from None
-        answer = asyncio.run(_there(endpoint, method, path, asked, body))
+        answer = asyncio.run(_there(server_of(settings, busy), method, path, asked, body))
     return msgspec.json.decode(answer)
 
 
@@ -100,10 +102,35 @@ def each(settings: Settings, path: str, **query: str) -> Iterator[dict[str, Any]
         asked["after"] = page["next"]
 
 
-def _beside(settings: Settings) -> AdminEndpoint | None:
+def listed(
+    settings: Settings, path: str, row: type[RowT], query: Mapping[str, str], wanted: int = _LONGEST_PAGE
+) -> Iterator[RowT]:
+    """The rows of a list under `/admin/`, page by page; what comes next follows the last id."""
+    page = min(wanted, _LONGEST_PAGE)
+    asked = {**query, "limit": str(page), "after": ""}
+    while True:
+        found = ask(settings, "GET", path, query=asked)[path.removeprefix(PREFIX)]
+        rows = msgspec.convert(found, list[row])
+        yield from rows
+        if len(rows) < page:
+            return
+        asked["after"] = rows[-1].id
+
+
+def checked_id(given: str, pattern: str, kind: str, listing: str) -> str:
+    """An id that may be part of a path.
+
+    Raises:
+        Misuse: no id of this kind looks so; the command of the `listing` shows those that there are.
+    """
+    if re.fullmatch(pattern, given) is None:
+        raise Misuse(f"{given!r} is not the id of a {kind}; trunkline {listing} shows them")
+    return given
+
+
+def server_beside(settings: Settings) -> AdminEndpoint | None:
     """A server of this machine on a store that several processes may have open: only it knows its fleet."""
-    place = admin_endpoint_file(settings)
-    endpoint = None if place is None or database_file(settings.store) else read_admin_endpoint(place)
+    endpoint = None if database_file(settings.store) else read_admin_endpoint(settings)
     if endpoint is None:
         return None
     try:
@@ -117,13 +144,28 @@ def _beside(settings: Settings) -> AdminEndpoint | None:
     return endpoint
 
 
-def admin_endpoint_of(settings: Settings, pid: str = "") -> AdminEndpoint | None:
-    """Where the server of a store is reached: the one with this process id, or one that may be beside us."""
-    if not pid:
-        return _beside(settings)
-    place = admin_endpoint_file(settings)
-    found = None if place is None else read_admin_endpoint(place)
-    return found if found is not None and found.pid == pid else None
+def server_of(settings: Settings, busy: StoreInUse) -> AdminEndpoint:
+    """Where the server is reached that has a store open.
+
+    Raises:
+        StoreInUse: nothing says where.
+    """
+    found = read_admin_endpoint(settings)
+    if found is None or found.pid != busy.pid:
+        # One that was killed left its own behind, and its port may be a stranger's by now.
+        raise StoreInUse(f"{busy}; or ask again once the server that has it is up") from None
+    return found
+
+
+@asynccontextmanager
+async def opened_store(settings: Settings, *, read_only: bool = False) -> AsyncGenerator[Store]:
+    """The store that the settings name, opened in this process."""
+    store = store_from_url(settings.store, read_only=read_only)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 async def _here(settings: Settings, method: str, path: str, query: Mapping[str, str], body: bytes) -> bytes:
@@ -140,9 +182,7 @@ async def _perform(
     # processes live, only the server knows, or whoever has the store for itself. Health is counted when asked
     # for, which is writing too. Of the rest of the API only the inbox can be read without the server.
     beside = path.startswith(INBOX) if path.startswith(f"{MOUNTED}/") else path != TASKS
-    store = store_from_url(settings.store, read_only=method == "GET" and beside)
-    await store.open()
-    try:
+    async with opened_store(settings, read_only=method == "GET" and beside) as store:
         keys = KeyStore(store.docs, Keyring(()), now_ms)
         tasks = Tasks(store)
         if path == HEALTH:
@@ -154,9 +194,7 @@ async def _perform(
             return await perform_tenants(store, method, path, query, body, principal=LOCAL)
         acts = Admin(store, keys, lambda: _signer(settings, store), tasks)
         _, answer = await acts.perform(method, path, query, body, principal=LOCAL)
-    finally:
-        await store.close()
-    return answer
+        return answer
 
 
 def _signer(settings: Settings, store: Store) -> Signer | None:

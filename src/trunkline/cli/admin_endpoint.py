@@ -39,7 +39,7 @@ def write_admin_endpoint(settings: Settings, port: int, token: Secret) -> None:
     path = admin_endpoint_file(settings)
     if path is None:
         return
-    name = _in_url(_ANYWHERE.get(settings.host, settings.host))
+    name = own_name(settings.host)
     let_in = [_in_url(each) for each in hosts_of(settings)]
     known = f"{name}:{port}" if not let_in or name in let_in else let_in[0]
     endpoint = AdminEndpoint(f"http://{name}:{port}", known, token.reveal(), str(os.getpid()))
@@ -57,10 +57,15 @@ def write_admin_endpoint(settings: Settings, port: int, token: Secret) -> None:
 def remove_admin_endpoint(settings: Settings, token: Secret) -> None:
     """Remove the file of this server, unless another server has come meanwhile."""
     path = admin_endpoint_file(settings)
-    found = None if path is None else read_admin_endpoint(path)
+    found = read_admin_endpoint(settings)
     if path is not None and found is not None and found.token == token.reveal():
         with contextlib.suppress(OSError):
             os.unlink(path)
+
+
+def own_name(bound: str) -> str:
+    """The name in a URL by which others on this machine reach a server that is bound so."""
+    return _in_url(_ANYWHERE.get(bound, bound))
 
 
 def _in_url(host: str) -> str:
@@ -78,8 +83,11 @@ def admin_endpoint_file(settings: Settings) -> str | None:
     return str(config_folder() / _SERVERS / f"{digest}{_SUFFIX}")
 
 
-def read_admin_endpoint(path: str) -> AdminEndpoint | None:
-    """The endpoint that a file tells of; None where there is none whose word is taken."""
+def read_admin_endpoint(settings: Settings) -> AdminEndpoint | None:
+    """The endpoint that the file of a store tells of; None where there is none whose word is taken."""
+    path = admin_endpoint_file(settings)
+    if path is None:
+        return None
     try:
         with open(path, "rb") as file:
             if os.fstat(file.fileno()).st_uid not in _trusted(path.removesuffix(_SUFFIX)):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from trunkline.cli.admin import ask, each, settings_for
+from trunkline.cli.admin import ask, checked_id, each, settings_for
 from trunkline.cli.console import one_line, print_fields, print_json, print_result
 from trunkline.cli.parsing import Commands, Count, Several, StoreUrl, Tenant
 from trunkline.errors import Misuse
@@ -151,6 +151,4 @@ def _next(one: dict[str, Any]) -> str:
 
 
 def _named(ceremony_id: str) -> str:
-    if CEREMONY_ID.fullmatch(ceremony_id) is None:
-        raise Misuse(f"{ceremony_id!r} is not the id of a ceremony; trunkline ceremony list shows them")
-    return ceremony_id
+    return checked_id(ceremony_id, CEREMONY_ID.pattern, "ceremony", "ceremony list")

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
 from typing import Annotated
 
-import msgspec
 import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trunkline.cli.admin import ask, settings_for
+from trunkline.cli.admin import ask, checked_id, listed, settings_for
 from trunkline.cli.console import print_json, print_result
 from trunkline.cli.parsing import Commands, Count, ListedId, OfTenant, StoreUrl
-from trunkline.config import Settings
 from trunkline.errors import Misuse
 from trunkline.server.admin import PREFIX
 from trunkline.store.records import DeliveryRecord
@@ -25,7 +22,6 @@ from trunkline.wire.spellings import timestamp
 commands = Commands()
 OfTask = Annotated[str, typer.Option("--task", metavar="ID", help="Only those of this task.")]
 DELIVERIES = PREFIX + "deliveries"
-_PAGE = 1000
 # Wider than any row: where a terminal is narrower its lines wrap, and nothing is left out.
 _WIDE = 250
 _COLOURS = {"pending": "yellow", "done": "green", "dead": "red", "dropped": "dim"}
@@ -43,7 +39,8 @@ def list_(
 ) -> None:
     """List deliveries, those of the newest tasks first; also beside a running server."""
     query = {"task": task, "state": state, "tenant": tenant}
-    found = list(islice(_each(settings_for(store), query, min(limit, _PAGE)), limit))
+    every = listed(settings_for(store), DELIVERIES, DeliveryRecord, query, limit)
+    found = list(islice(every, limit))
     if as_json:
         print_json(found, compact=True)
         return
@@ -62,7 +59,8 @@ def list_(
 @commands.local("show")
 def show(delivery_id: ListedId, *, store: StoreUrl = None, as_json: bool) -> None:
     """Show all that is known of one delivery."""
-    every = _each(settings_for(store), {"task": _checked(delivery_id).partition("_")[0]}, _PAGE)
+    of_task = {"task": _checked(delivery_id).partition("_")[0]}
+    every = listed(settings_for(store), DELIVERIES, DeliveryRecord, of_task)
     found = next((one for one in every if one.id == delivery_id), None)
     if found is None:
         raise Misuse(f"there is no delivery {delivery_id}; trunkline deliveries list shows them")
@@ -105,21 +103,8 @@ def replay(
         print(f"delivery {delivery_id} is due again")
 
 
-def _each(settings: Settings, chosen: dict[str, str], page: int) -> Iterator[DeliveryRecord]:
-    query = {**chosen, "limit": str(page), "after": ""}
-    while True:
-        answer = ask(settings, "GET", DELIVERIES, query=query)
-        found = msgspec.convert(answer["deliveries"], list[DeliveryRecord])
-        yield from found
-        if len(found) < page:
-            return
-        query["after"] = found[-1].id
-
-
 def _checked(delivery_id: str) -> str:
-    if not delivery_id.isascii() or not delivery_id.replace("_", "").replace("-", "").isalnum():
-        raise Misuse(f"{delivery_id!r} is not the id of a delivery; trunkline deliveries list shows them")
-    return delivery_id
+    return checked_id(delivery_id, "[_-]*[A-Za-z0-9][A-Za-z0-9_-]*", "delivery", "deliveries list")
 
 
 def _time(moment: int | None) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Protocol
 
 import typer
 
-from trunkline.cli.admin import admin_endpoint_of, settings_for
+from trunkline.cli.admin import opened_store, server_beside, server_of, settings_for
 from trunkline.cli.admin_endpoint import AdminEndpoint
 from trunkline.clock import Ids
 from trunkline.config import Settings
@@ -28,7 +28,6 @@ from trunkline.net.egress import Egress, target
 from trunkline.net.http_client import SocketHttpClient
 from trunkline.run.node import Limits
 from trunkline.run.runner import Runner
-from trunkline.store.url import store_from_url
 
 McpConfig = Annotated[
     str, typer.Option(metavar="FILE", help="The manifest of MCP servers; mcp.json unless told.")
@@ -76,7 +75,7 @@ async def opened(store: str | None, *, reads: bool, manifest: str = "") -> Async
     """
     settings = settings_for(store)
     async with AsyncExitStack() as stack:
-        beside = admin_endpoint_of(settings)
+        beside = server_beside(settings)
         if beside is not None:
             yield await _remote(stack, beside)
             return
@@ -85,17 +84,12 @@ async def opened(store: str | None, *, reads: bool, manifest: str = "") -> Async
                 _reading(stack, settings) if reads else _acting(stack, settings, store, manifest)
             )
         except StoreInUse as busy:
-            endpoint = admin_endpoint_of(settings, busy.pid)
-            if endpoint is None:
-                raise
-            operations = await _remote(stack, endpoint)
+            operations = await _remote(stack, server_of(settings, busy))
         yield operations
 
 
 async def _reading(stack: AsyncExitStack, settings: Settings) -> FlowOperations:
-    store = store_from_url(settings.store, read_only=True)
-    await store.open()
-    stack.push_async_callback(store.close)
+    store = await stack.enter_async_context(opened_store(settings, read_only=True))
     engine = FlowEngine(store.docs)
     stack.push_async_callback(engine.close)
     return StoreOperations(engine.port(Runner(store, [engine.hosted()], Ids())), SignaturePolicy())

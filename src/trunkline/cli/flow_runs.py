@@ -26,7 +26,7 @@ from trunkline.cli.flow import DefinitionFile, Written
 from trunkline.cli.flow_operations import FlowOperations, McpConfig, opened
 from trunkline.cli.parsing import Commands, StoreUrl
 from trunkline.clock import Ids
-from trunkline.errors import FlowRefused, Misuse, StoreInUse
+from trunkline.errors import FlowRefused, Misuse
 from trunkline.flow.definition.document import Definition
 from trunkline.flow.definition.drawing import Branch, edges, mermaid, tree
 
@@ -136,8 +136,6 @@ def _perform(
 
     try:
         return asyncio.run(within())
-    except StoreInUse as busy:
-        raise StoreInUse(f"{busy}; or ask again once the server that has it is up") from None
     except FlowRefused as refused:
         run = refused.details.get("execution_id")
         if run is None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trunkline.cli.admin import KEYS, ask, settings_for, span_ms
+from trunkline.cli.admin import KEYS, ask, checked_id, settings_for, span_ms
 from trunkline.cli.console import print_result
 from trunkline.cli.parsing import Commands, ListedId, Several, StoreUrl
 from trunkline.errors import Misuse
@@ -94,9 +94,7 @@ def _print_made(made: Any, *more: str, as_json: bool) -> None:
 
 
 def _checked(key_id: str) -> str:
-    if not key_id.isascii() or not key_id.isalnum():
-        raise Misuse(f"{key_id!r} is not the id of a key; trunkline keys list shows them")
-    return key_id
+    return checked_id(key_id, "[A-Za-z0-9]+", "key", "keys list")
 
 
 def _cell(value: str | list[str]) -> str:

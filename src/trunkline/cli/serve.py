@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from trunkline.agent.agent import Agent
 from trunkline.auth.key_store import has_keys
-from trunkline.cli.admin_endpoint import remove_admin_endpoint, write_admin_endpoint
+from trunkline.cli.admin_endpoint import own_name, remove_admin_endpoint, write_admin_endpoint
 from trunkline.cli.console import escape_controls
 from trunkline.cli.failure import print_error
 from trunkline.cli.parsing import Commands, Several
@@ -238,16 +238,11 @@ def serve_host(
     collect_garbage_rarely()
 
     def listening(port: int) -> None:
-        host.callbacks.own = own_address(chosen.host, port)
+        host.callbacks.own = f"http://{own_name(chosen.host)}:{port}"
         host.announcement.listening(host.callbacks.own)
         started(port)
 
-    server = HttpServer(
-        host,
-        server_limits(chosen),
-        started=listening,
-        lifeline=lifeline,
-    )
+    server = HttpServer(host, server_limits(chosen), started=listening, lifeline=lifeline)
     server.run(sockets)
     if not server.started:
         raise SystemExit(FAILED)
@@ -259,12 +254,6 @@ def server_limits(settings: Settings) -> ServerLimits:
     write_s = settings.write_limit + 2 * TICK_S
     end_s = settings.drain_limit + settings.cancel_limit
     return ServerLimits(settings.connection_limit, write_s, end_s, settings.unread_limit)
-
-
-def own_address(bound: str, port: int) -> str:
-    """The address by which others on this machine reach a server that is bound so."""
-    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}.get(bound, bound)
-    return f"http://[{name}]:{port}" if ":" in name and "[" not in name else f"http://{name}:{port}"
 
 
 def is_guarded(settings: Settings) -> bool | None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -18,11 +17,10 @@ from msgspec.structs import replace
 from trunkline import __version__
 from trunkline.auth.key_store import KIND as KEY_KIND
 from trunkline.auth.keys import StoredKey
-from trunkline.cli.admin import TASKS, ask, settings_for, span_ms
+from trunkline.cli.admin import TASKS, ask, listed, opened_store, settings_for, span_ms
 from trunkline.cli.console import print_result
 from trunkline.cli.parsing import Commands, StoreUrl
 from trunkline.cli.private_file import write_private
-from trunkline.config import Settings
 from trunkline.errors import Misuse
 from trunkline.fleet.catalogue.documents import ENTRY_KIND, OVERRIDE_KIND, KeptEntry
 from trunkline.fleet.ceremonies.ceremony_store import KIND as CEREMONY_KIND
@@ -35,10 +33,9 @@ from trunkline.log.ids import is_task_id
 from trunkline.server.admin import PREFIX, Prune, WaitingTask
 from trunkline.store.backup import Shown, restore
 from trunkline.store.backup import export as lines_of
-from trunkline.store.base import Store
 from trunkline.store.check import CheckReport
 from trunkline.store.check import check as check_store
-from trunkline.store.url import shown, store_from_url
+from trunkline.store.url import shown
 
 commands = Commands()
 
@@ -80,7 +77,7 @@ def check(*, store: StoreUrl = None, as_json: bool) -> None:
     settings = settings_for(store)
 
     async def work() -> CheckReport:
-        async with _opened(settings.store, read_only=True) as opened:
+        async with opened_store(settings, read_only=True) as opened:
             return await check_store(opened)
 
     report = asyncio.run(work())
@@ -109,7 +106,7 @@ def migrate(*, store: StoreUrl = None) -> None:
     settings = settings_for(store)
 
     async def work() -> tuple[int, int]:
-        async with _opened(settings.store) as opened:
+        async with opened_store(settings) as opened:
             return opened.migrated
 
     before, after = asyncio.run(work())
@@ -128,7 +125,10 @@ def prune(
 ) -> None:
     """Forget tasks that ended longer ago than that, and make the others small."""
     settings = settings_for(store)
-    done = ask(settings, "POST", f"{PREFIX}store:prune", Prune(_age_ms(older_than, settings)))
+    if older_than is None and settings.kept_s == 0:
+        raise Misuse("the setting retention keeps tasks for ever: say --older-than, for example 7d")
+    kept_ms = round(settings.kept_s * 1000) if older_than is None else span_ms(older_than, "--older-than")
+    done = ask(settings, "POST", f"{PREFIX}store:prune", Prune(kept_ms))
     print(f"forgotten  {done['forgotten']}\ncompacted  {done['compacted']}")
 
 
@@ -140,14 +140,7 @@ def waiting(
     as_json: bool,
 ) -> None:
     """List open tasks whose agent no running process carries."""
-    settings, found = settings_for(store), list[WaitingTask]()
-    query = {"waiting": "1", "tenant": tenant, "limit": "1000", "after": ""}
-    while True:
-        page = msgspec.convert(ask(settings, "GET", TASKS, query=query)["tasks"], list[WaitingTask])
-        found += page
-        if len(page) < int(query["limit"]):
-            break
-        query["after"] = page[-1].id
+    found = list(listed(settings_for(store), TASKS, WaitingTask, {"waiting": "1", "tenant": tenant}))
     origin = "(the agent at the origin)"
     rows = [f"{one.id}  {one.state:<14}  {one.agent or origin}  {one.tenant}" for one in found]
     print_result(found, *rows, f"waiting  {len(found)}", as_json=as_json)
@@ -180,7 +173,7 @@ def export(
     settings = settings_for(store)
 
     async def work(out: BinaryIO) -> None:
-        async with _opened(settings.store, read_only=True) as opened:
+        async with opened_store(settings, read_only=True) as opened:
             async for lines in lines_of(opened, __version__, tenant, _KINDS):
                 out.write(lines)
 
@@ -197,7 +190,7 @@ def import_(
     settings = settings_for(store)
 
     async def work(lines: BinaryIO) -> None:
-        async with _opened(settings.store) as opened:
+        async with opened_store(settings) as opened:
             done = await restore(opened, lines, _KINDS)
         print(
             f"imported   {done.tasks} tasks, {done.events} events, {done.documents} documents\n"
@@ -212,24 +205,6 @@ def import_(
             asyncio.run(work(lines))
     except OSError as error:
         raise Misuse(f"{file} cannot be read: {error.strerror}") from None
-
-
-@asynccontextmanager
-async def _opened(url: str, *, read_only: bool = False) -> AsyncGenerator[Store]:
-    store = store_from_url(url, read_only=read_only)
-    await store.open()
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
-def _age_ms(text: str | None, settings: Settings) -> int:
-    if text is None:
-        if settings.kept_s == 0:
-            raise Misuse("the setting retention keeps tasks for ever: say --older-than, for example 7d")
-        return round(settings.kept_s * 1000)
-    return span_ms(text, "--older-than")
 
 
 def _to_file(file: str, write: Callable[[BinaryIO], None]) -> None:

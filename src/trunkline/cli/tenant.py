@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from trunkline.cli.admin import ask, each, settings_for
+from trunkline.cli.admin import ask, checked_id, each, settings_for
 from trunkline.cli.console import print_result
 from trunkline.cli.parsing import Commands, Count, Several, StoreUrl
 from trunkline.errors import Misuse
@@ -140,6 +140,4 @@ def _listed(value: object) -> str:
 
 
 def _path(tenant: str) -> str:
-    if not tenant.isascii() or not all([sign.isalnum() or sign in "._-" for sign in tenant]):
-        raise Misuse(f"{tenant!r} is not the id of a tenant; trunkline tenant list shows them")
-    return f"{TENANTS}/{tenant}"
+    return f"{TENANTS}/{checked_id(tenant, '[A-Za-z0-9._-]*', 'tenant', 'tenant list')}"
