@@ -79,7 +79,7 @@ def run_logged(
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except TrunklineError as error:
-        failure = failure_of(error, finding_card=True, has_credentials=False)
+        failure = failure_of(error, finding_card=True)
         if failure.code == "A2ACLI_ERR_USAGE":
             failure = replace(failure, hint=hint)
         print_failure(failure, as_json=is_json_asked(invocation.flags))
@@ -101,7 +101,7 @@ async def _run(session: Session, work: Work) -> int:
 
 def _exit_for(error: Exception, session: Session | None, invocation: Invocation) -> typer.Exit:
     if session is None:
-        failure = failure_of(error, finding_card=False, has_credentials=False)
+        failure = failure_of(error)
         as_json = is_json_asked(invocation.flags)
     else:
         failure = failure_of(

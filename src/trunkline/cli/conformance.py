@@ -14,7 +14,7 @@ from trunkline.cli.console import print_field, print_json, print_notice, show_pr
 from trunkline.cli.options import CALLING
 from trunkline.cli.parsing import AGENT_ONLY, AN_AGENT, Commands
 from trunkline.cli.session import Session
-from trunkline.errors import Misuse, TimedOut
+from trunkline.errors import Misuse
 
 commands = Commands()
 _TRANSPORTS = {"JSONRPC": "jsonrpc", "HTTP+JSON": "http_json"}
@@ -43,13 +43,10 @@ async def conformance(session: Session) -> int:
         raise Misuse("the card offers no transport that the kit tests here: JSONRPC or HTTP+JSON")
     base = session.target.url.removesuffix("/").removesuffix("/a2a")
     tallies: list[KitTally] = []
-    try:
-        async with asyncio.timeout(session.config.seconds("timeout")):
-            for name in transports:
-                show_progress(f"the kit tests {name}")
-                tallies.append(await _tested(kit, base, name))
-    except TimeoutError:
-        raise TimedOut("the kit did not end in time; --timeout gives it longer", reason="total") from None
+    async with session.time_limit("the kit did not end in time; --timeout gives it longer"):
+        for name in transports:
+            show_progress(f"the kit tests {name}")
+            tallies.append(await _tested(kit, base, name))
     _show(session, tallies)
     return 1 if any(tally.failed for tally in tallies) else 0
 

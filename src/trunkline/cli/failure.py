@@ -71,7 +71,9 @@ class CommandFailure(Struct, frozen=True):
         return EXITS.get(self.code, 1)
 
 
-def failure_of(error: BaseException, *, finding_card: bool, has_credentials: bool) -> CommandFailure:
+def failure_of(
+    error: BaseException, *, finding_card: bool = False, has_credentials: bool = False
+) -> CommandFailure:
     """The failure that an exception stands for. `finding_card` says that the card was still looked for,
     `has_credentials` that some were sent.
     """
@@ -123,7 +125,7 @@ def print_failure(failure: CommandFailure, *, as_json: bool, compact: bool = Fal
 
 def print_error(error: e.TrunklineError, typed: Sequence[str]) -> None:
     """Print the error of a command that works with no agent, as those of the others are printed."""
-    failure = failure_of(error, finding_card=False, has_credentials=False)
+    failure = failure_of(error)
     hint = shlex.join(["trunkline", *typed[:1], "--help"]) if failure.code == "A2ACLI_ERR_USAGE" else ""
     print_failure(CommandFailure(failure.code, failure.message, hint), as_json=is_json_typed(typed))
 

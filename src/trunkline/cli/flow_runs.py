@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
@@ -75,35 +76,23 @@ def _hang(on: Tree, branches: tuple[Branch, ...], states: dict[str, str] | None)
         _hang(on.add(escape_controls(text), style=_COLOURS.get(state, "")), one.below, states)
 
 
-class LiveTree:
-    """Shows a run on a terminal while somebody waits for it."""
-
-    def __init__(self, operations: FlowOperations, definition: Definition, execution_id: str) -> None:
-        self._operations = operations
-        self._definition = definition
-        self._execution_id = execution_id
-        self._states: dict[str, str] = {}
-        self._seen = 0
-
-    async def during(self, work: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
-        """The result of the work; while it goes on the tree is drawn anew as rows come."""
-        console = Console(stderr=True, highlight=False, markup=False)
-        with Live(drawn(self._definition, {}), console=console, auto_refresh=False) as live:
-            while not work.done():
-                await asyncio.wait([work], timeout=_LOOK_S)
-                await self._look()
-                live.update(drawn(self._definition, self._states), refresh=True)
-        return await work
-
-    async def _look(self) -> None:
-        try:
-            page = await self._operations.events(self._execution_id, self._seen + 1, 1000)
-        except Exception:  # noqa: BLE001 - it may not be there yet; what is wrong is told by the work itself
-            return
-        rows = page["events"]
-        if rows:
-            self._seen = rows[-1]["seq"]
-            self._states = states_of(rows, self._states)
+async def show_tree(
+    work: asyncio.Task[dict[str, Any]], operations: FlowOperations, definition: Definition, execution_id: str
+) -> dict[str, Any]:
+    """The result of the work on a run; while it goes on its tree is drawn on the terminal as rows come."""
+    states: dict[str, str] = {}
+    seen = 0
+    console = Console(stderr=True, highlight=False, markup=False)
+    with Live(drawn(definition, states), console=console, auto_refresh=False) as live:
+        while not work.done():
+            await asyncio.wait([work], timeout=_LOOK_S)
+            # It may not be there yet; what is wrong is told by the work itself.
+            with contextlib.suppress(Exception):
+                rows = (await operations.events(execution_id, seen + 1, 1000))["events"]
+                states = states_of(rows, states)
+                seen = rows[-1]["seq"] if rows else seen
+            live.update(drawn(definition, states), refresh=True)
+    return await work
 
 
 commands = Commands()
@@ -218,7 +207,7 @@ def run(
         starting = asyncio.ensure_future(_rested(operations, order))
         if as_json or not sys.stderr.isatty():
             return await starting
-        return await LiveTree(operations, written.definition(), execution_id).during(starting)
+        return await show_tree(starting, operations, written.definition(), execution_id)
 
     _leave(_perform(store, work, manifest=mcp_config), as_json=as_json)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from shlex import quote
 
@@ -25,10 +24,9 @@ from trunkline.cli.oauth import (
 from trunkline.cli.options import SHOWN
 from trunkline.cli.parsing import AGENT_ONLY, AN_AGENT, Commands
 from trunkline.cli.session import Session
-from trunkline.cli.target import http_client_for
-from trunkline.cli.wire_trace import Redaction, WireTrace
+from trunkline.cli.wire_trace import Redaction
 from trunkline.client.oauth import Token
-from trunkline.errors import Misuse, TimedOut
+from trunkline.errors import Misuse
 from trunkline.net.egress import shown, target
 from trunkline.net.http import HttpClient
 from trunkline.wire.spellings import timestamp
@@ -54,15 +52,11 @@ async def login(session: Session) -> None:
     scopes = config.items("scope") or flow.scopes
     if flow.kind == CLIENT and not token_url and config.secret("client-secret") is not None:
         _check_token_url(session.target.url, flow.token_url)
-    http_client: HttpClient = http_client_for(session.target, config)
-    if config.flag("debug"):
-        secret = config.secret("client-secret")
-        http_client = WireTrace(http_client, Redaction([secret.reveal()] if secret else []))
+    secret = config.secret("client-secret")
+    http_client = session.http_client(Redaction([secret.reveal()] if secret else []))
     try:
-        async with asyncio.timeout(config.seconds("timeout")):
+        async with session.time_limit("nobody approved the login in time"):
             token = await _granted(session, http_client, flow, scopes)
-    except TimeoutError:
-        raise TimedOut("nobody approved the login in time", reason="total") from None
     finally:
         await http_client.close()
     url = session.target.url

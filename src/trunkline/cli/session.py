@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from urllib.parse import quote
 
 from trunkline import errors as e
@@ -58,8 +60,6 @@ class Session:
         self._login_withheld = not typed and is_target_found(config)
         self.config = withhold_credentials(config, typed=typed)
         self._client: Client | None = None
-        self._credentials: tuple[Secret | None, Secret | None] = None, None
-        self._headers: dict[str, str] = {}
         self._trace: HttpClient | None = None
         self._target: AgentTarget | None = None
 
@@ -98,7 +98,7 @@ class Session:
         if not offered and self.config.values["a2a-version"].source == DEFAULT:
             # Neither the caller nor the card names a version: whichever is understood is spoken.
             await self.client.close()
-            self._client = self._connected("", card)
+            self._client = self._connect(version="", card=card)
         return card
 
     @property
@@ -114,18 +114,29 @@ class Session:
         return ["--a2a-version", offered[-1]] if offered and self._wanted_version not in offered else []
 
     async def _find_card(self) -> PeerCard:
-        seconds = self.config.seconds("timeout")
         try:
-            async with asyncio.timeout(seconds):
+            async with self.time_limit("no card within {seconds:g} seconds"):
                 return await self.client.card()
-        except TimeoutError:
-            raise e.TimedOut(f"no card within {seconds:g} seconds", reason="total") from None
         except e.RouteNotFound:
             if not self.config.items("transport"):
                 raise
             # Who says how to speak to it needs no card; without one it is not known to stream.
             print_notice("Warning", "there is no card; it is spoken to as --transport says")
             return PeerCard(name="")
+
+    @asynccontextmanager
+    async def time_limit(self, late: str) -> AsyncGenerator[None]:
+        """Ends what is done within after --timeout; `late` says what has not come by then.
+
+        Raises:
+            TimedOut: it took too long.
+        """
+        seconds = self.config.seconds("timeout")
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError:
+            raise e.TimedOut(late.format(seconds=seconds), reason="total") from None
 
     @property
     def explanation(self) -> tuple[str, ...]:
@@ -174,31 +185,26 @@ class Session:
         known = [one.reveal() for one in (bearer, api_key) if one is not None]
         # As a key looks in a URL.
         known += [quote(one, safe="") for one in known]
-        self._trace = self._tracing_client(target, Redaction(known, headers))
+        if config.flag("debug"):
+            self._trace = self.http_client(Redaction(known, headers))
         version = self._wanted_version
         if version.startswith("0"):
             # 0.3 itself has no such header; but the contract wants it said, and here it was asked for.
             headers = {"A2A-Version": version, **headers}
-        self._credentials = bearer, api_key
-        self._headers = headers
-        self._client = self._connected(version, target.card)
-
-    def _connected(self, version: str, card: PeerCard | None) -> Client:
-        """A client that speaks this version; without one, whichever the agent understands."""
-        config, (bearer, api_key) = self.config, self._credentials
-        return Client(
-            self.target.url,
+        # Made again without a version where the agent is to choose it.
+        self._connect = partial(
+            Client,
+            target.url,
             bearer=bearer or "",
             api_key=api_key or "",
-            headers=self._headers,
-            version=version,
+            headers=headers,
             bindings=binding_names(config.items("transport")),
-            card=card,
             timeout_s=config.seconds("timeout"),
             poll_s=config.seconds("poll-interval"),
             verify_tls=not config.flag("insecure"),
             http_client=self._trace,
         )
+        self._client = self._connect(version=version, card=target.card)
 
     async def close(self) -> None:
         """Close the client and what shows the wire."""
@@ -216,21 +222,17 @@ class Session:
         if self._login_withheld:
             warn_withheld(self.config, f"the login at {origin_of(target.url)}")
             return None
-        http_client = self._tracing_client(target, Redaction([])) or http_client_for(target, self.config)
-        seconds = self.config.seconds("timeout")
+        http_client = self.http_client(Redaction([]))
         try:
-            async with asyncio.timeout(seconds):
+            async with self.time_limit("no token within {seconds:g} seconds"):
                 return await tokens.fresh(target.url, http_client, self.config.secret("client-secret"))
-        except TimeoutError:
-            raise e.TimedOut(f"no token within {seconds:g} seconds", reason="total") from None
         finally:
             await http_client.close()
 
-    def _tracing_client(self, target: AgentTarget, redaction: Redaction) -> HttpClient | None:
-        """An HTTP client that shows the wire, with --debug; None leaves the choice to the client."""
-        return (
-            WireTrace(http_client_for(target, self.config), redaction) if self.config.flag("debug") else None
-        )
+    def http_client(self, redaction: Redaction) -> HttpClient:
+        """An HTTP client for the agent's host; with --debug it shows the wire without what is redacted."""
+        plain = http_client_for(self.target, self.config)
+        return WireTrace(plain, redaction) if self.config.flag("debug") else plain
 
 
 def _versions(card: PeerCard) -> list[str]:

@@ -69,7 +69,7 @@ def show(invocation: Invocation) -> None:
         tokens = TokenFile()
         logins = tokens.origins()
     except Misuse as error:
-        failure = failure_of(error, finding_card=False, has_credentials=False)
+        failure = failure_of(error)
         print_failure(failure, as_json=is_json_asked(invocation.flags))
         raise typer.Exit(failure.exit) from None
     found = {name: config.values[name] for name, option in OPTIONS.items() if option.lasting}
