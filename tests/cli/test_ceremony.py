@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Run, trunkline
-from trunkline.cli import admin, ceremony
+from trunkline.cli import admin
 from trunkline.config import Settings
 
 __all__ = ["trunkline"]
@@ -36,8 +36,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:
             return {"items": RUNS if path.endswith("/runs") else [ITEM], "next": None}
         return {"runId": "r2", "taskId": "t2"} if path.endswith("/run") else {**ITEM, **form}
 
-    for module in (admin, ceremony):
-        monkeypatch.setattr(module, "ask", ask)
+    monkeypatch.setattr(admin, "ask", ask)
     return calls
 
 

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import io
 import json
+from functools import partial
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from tests.cli.conftest import Run, trunkline
 from tests.harness import Agent, ServerProcess
-from trunkline.cli.fleet import spark, watch_fleet
+from trunkline.cli import fleet
+from trunkline.cli.console import watch_page
+from trunkline.cli.fleet import spark
 
 __all__ = ["trunkline"]
 
 
-def test_health_by_the_command_line_beside_a_server_and_without_one(tmp_path: Path, trunkline: Run) -> None:
+def test_health_by_the_command_line_beside_a_server_and_without_one(
+    tmp_path: Path, trunkline: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url = f"sqlite:///{tmp_path}/tasks.db"
     with ServerProcess(tmp_path, store=url) as server:
         agent = Agent(server.base)
@@ -44,7 +50,9 @@ def test_health_by_the_command_line_beside_a_server_and_without_one(tmp_path: Pa
         if len(rounds) == 2:
             raise KeyboardInterrupt
 
-    watch_fleet(url, "", "", console=Console(file=shown, force_terminal=True, width=160), sleep=sleep)
+    terminal = Console(file=shown, force_terminal=True, width=160)
+    monkeypatch.setattr(fleet, "watch_page", partial(watch_page, console=terminal, sleep=sleep))
+    assert trunkline("fleet", "--watch", "--store", url)[0] == 0
     assert len(rounds) == 2 and before[0]["agent"] in shown.getvalue()
 
 

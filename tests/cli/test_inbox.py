@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from tests.cli.conftest import Run, trunkline
 from tests.harness import Agent, ServerProcess
-from trunkline.cli.inbox import watch_questions
+from trunkline.cli import inbox
+from trunkline.cli.console import watch_page
 
 __all__ = ["trunkline"]
 
 
-def watched(url: str) -> str:
+@pytest.fixture
+def watched(trunkline: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
     """What a terminal shows of the open questions, at two looks."""
+    return partial(_watched, trunkline, monkeypatch)
+
+
+def _watched(trunkline: Run, monkeypatch: pytest.MonkeyPatch, url: str) -> str:
     shown, rounds = io.StringIO(), list[float]()
 
     def sleep(seconds: float) -> None:
@@ -24,11 +33,15 @@ def watched(url: str) -> str:
         if len(rounds) == 2:
             raise KeyboardInterrupt
 
-    watch_questions(url, "", 10, console=Console(file=shown, force_terminal=True, width=160), sleep=sleep)
+    terminal = Console(file=shown, force_terminal=True, width=160)
+    monkeypatch.setattr(inbox, "watch_page", partial(watch_page, console=terminal, sleep=sleep))
+    assert trunkline("inbox", "list", "--watch", "--limit", "10", "--store", url)[0] == 0
     return shown.getvalue()
 
 
-def test_an_answer_by_the_command_line_ends_the_task(tmp_path: Path, trunkline: Run) -> None:
+def test_an_answer_by_the_command_line_ends_the_task(
+    tmp_path: Path, trunkline: Run, watched: Callable[[str], str]
+) -> None:
     url = f"sqlite:///{tmp_path}/tasks.db"
     with ServerProcess(tmp_path, store=url) as server:
         agent = Agent(server.base)

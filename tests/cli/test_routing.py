@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Run, trunkline
+from trunkline.cli import admin
 from trunkline.cli import routing as module
 from trunkline.config import Settings
 
@@ -50,7 +51,7 @@ class Asked:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     made = Asked()
-    monkeypatch.setattr(module, "ask", made)
+    monkeypatch.setattr(admin, "ask", made)
     monkeypatch.setattr(module, "EVERY_S", 0.001)
     return made
 

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlencode
@@ -23,6 +24,7 @@ from trunkline.auth.keys import Keyring
 from trunkline.auth.signing import Signer
 from trunkline.auth.vault import Vault, find_key
 from trunkline.cli.admin_endpoint import AdminEndpoint, read_admin_endpoint
+from trunkline.cli.console import print_result
 from trunkline.clock import Ids, now_ms
 from trunkline.config import Settings, load, seconds
 from trunkline.errors import Misuse, StoreInUse, Unreachable
@@ -91,30 +93,47 @@ def ask(
     return msgspec.json.decode(answer)
 
 
-def each(settings: Settings, path: str, **query: str) -> Iterator[dict[str, Any]]:
-    """The items of a list of the operator's API, page by page."""
-    asked = {**query, "limit": str(_PAGE), "after": ""}
-    while True:
-        page = ask(settings, "GET", path, query=asked)
-        yield from page["items"]
-        if page["next"] is None:
-            return
-        asked["after"] = page["next"]
+class Operator:
+    """The acts of an operator on one store, and the printing of what comes of them.
 
+    A command with such a parameter has the option --store there, and those by which JSON is asked for.
+    """
 
-def listed(
-    settings: Settings, path: str, row: type[RowT], query: Mapping[str, str], wanted: int = _LONGEST_PAGE
-) -> Iterator[RowT]:
-    """The rows of a list under `/admin/`, page by page; what comes next follows the last id."""
-    page = min(wanted, _LONGEST_PAGE)
-    asked = {**query, "limit": str(page), "after": ""}
-    while True:
-        found = ask(settings, "GET", path, query=asked)[path.removeprefix(PREFIX)]
-        rows = msgspec.convert(found, list[row])
-        yield from rows
-        if len(rows) < page:
-            return
-        asked["after"] = rows[-1].id
+    def __init__(self, store: str | None, *, as_json: bool = False) -> None:
+        self.store = store
+        self.as_json = as_json
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The settings of the store; see `settings_for`."""
+        return settings_for(self.store)
+
+    def ask(self, method: str, path: str, form: object = None, **query: str) -> Any:
+        """Perform one act and give its answer; see `ask`."""
+        return ask(self.settings, method, path, form, query)
+
+    def each(self, path: str, **query: str) -> Iterator[dict[str, Any]]:
+        """The items of a list of the operator's API, page by page."""
+        after: str | None = ""
+        while after is not None:
+            page = self.ask("GET", path, **query, limit=str(_PAGE), after=after)
+            yield from page["items"]
+            after = page["next"]
+
+    def rows(self, path: str, row: type[RowT], wanted: int = _LONGEST_PAGE, **query: str) -> Iterator[RowT]:
+        """The rows of a list under `/admin/`, page by page; what comes next follows the last id."""
+        size, after = min(wanted, _LONGEST_PAGE), ""
+        while True:
+            page = self.ask("GET", path, **query, limit=str(size), after=after)
+            found = msgspec.convert(page[path.removeprefix(PREFIX)], list[row])
+            yield from found
+            if len(found) < size:
+                return
+            after = found[-1].id
+
+    def print(self, found: object, *lines: str) -> None:
+        """Print what a command found: as one line of JSON, or in these lines."""
+        print_result(found, *lines, as_json=self.as_json)
 
 
 def checked_id(given: str, pattern: str, kind: str, listing: str) -> str:

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from trunkline.cli.admin import ask, checked_id, each, settings_for
-from trunkline.cli.console import one_line, print_fields, print_json, print_result
-from trunkline.cli.parsing import Commands, Count, Several, StoreUrl, Tenant
+from trunkline.cli.admin import Operator, checked_id
+from trunkline.cli.console import one_line, print_fields, print_json
+from trunkline.cli.parsing import Commands, Count, Several, Tenant
 from trunkline.errors import Misuse
 from trunkline.fleet.ceremonies.ceremony import CEREMONY_ID
 
@@ -31,10 +31,10 @@ _LABELS = {
 
 
 @commands.local("list")
-def list_(*, tenant: Tenant = "", limit: Count = 100, store: StoreUrl = None, as_json: bool) -> None:
+def list_(*, tenant: Tenant = "", limit: Count = 100, operator: Operator) -> None:
     """List the ceremonies of a tenant with the next moment of each."""
-    found = list(islice(each(settings_for(store), CEREMONIES, tenant=tenant), limit))
-    print_result(found, *map(_row, found) if found else ("no ceremonies",), as_json=as_json)
+    found = list(islice(operator.each(CEREMONIES, tenant=tenant), limit))
+    operator.print(found, *map(_row, found) if found else ("no ceremonies",))
 
 
 def _row(one: dict[str, Any]) -> str:
@@ -44,13 +44,13 @@ def _row(one: dict[str, Any]) -> str:
 
 
 @commands.local("show")
-def show(ceremony_id: CeremonyId, *, tenant: Tenant = "", store: StoreUrl = None, as_json: bool) -> None:
+def show(ceremony_id: CeremonyId, *, tenant: Tenant = "", operator: Operator) -> None:
     """Show all that is known of a ceremony, and its next five moments."""
-    every = each(settings_for(store), CEREMONIES, tenant=tenant)
+    every = operator.each(CEREMONIES, tenant=tenant)
     found = next((one for one in every if one["id"] == ceremony_id), None)
     if found is None:
         raise Misuse(f"there is no ceremony {ceremony_id!r}; trunkline ceremony list shows them")
-    if as_json:
+    if operator.as_json:
         print_json(found, compact=True)
     else:
         print_fields({name: value for name, value in found.items() if value}, _LABELS)
@@ -65,53 +65,45 @@ def create(
     name: Annotated[str, typer.Option(help="Its name; the id unless told.")] = "",
     members: Member = None,
     tenant: Tenant = "",
-    store: StoreUrl = None,
-    as_json: bool,
+    operator: Operator,
 ) -> None:
     """Have a skill asked for by a schedule."""
     form = {"id": ceremony_id, "name": name or ceremony_id, "schedule": schedule, "skill": skill}
-    made = _post(store, tenant, "create", {**form, **_members(members)})
-    print_result(made, f"ceremony {made['id']} is kept: {_next(made)}", as_json=as_json)
+    made = _post(operator, tenant, "create", {**form, **_members(members)})
+    operator.print(made, f"ceremony {made['id']} is kept: {_next(made)}")
 
 
 @commands.local("update")
 def update(
-    ceremony_id: CeremonyId,
-    *,
-    members: Member = None,
-    tenant: Tenant = "",
-    store: StoreUrl = None,
-    as_json: bool,
+    ceremony_id: CeremonyId, *, members: Member = None, tenant: Tenant = "", operator: Operator
 ) -> None:
     """Change members of a ceremony; those that are not named stay."""
     changes = _members(members)
     if not changes:
         raise Misuse("name what is to be changed, for example --set enabled=true")
-    _update(store, tenant, ceremony_id, changes, as_json=as_json)
+    _update(operator, tenant, ceremony_id, changes)
 
 
 @commands.local("pause")
-def pause(ceremony_id: CeremonyId, *, tenant: Tenant = "", store: StoreUrl = None, as_json: bool) -> None:
+def pause(ceremony_id: CeremonyId, *, tenant: Tenant = "", operator: Operator) -> None:
     """Let a ceremony rest; update ID --set enabled=true wakes it."""
-    _update(store, tenant, ceremony_id, {"enabled": False}, as_json=as_json)
+    _update(operator, tenant, ceremony_id, {"enabled": False})
 
 
 @commands.local("run")
-def run(ceremony_id: CeremonyId, *, tenant: Tenant = "", store: StoreUrl = None, as_json: bool) -> None:
+def run(ceremony_id: CeremonyId, *, tenant: Tenant = "", operator: Operator) -> None:
     """Begin a run now."""
-    started = _post(store, tenant, f"{_named(ceremony_id)}/run", {})
+    started = _post(operator, tenant, f"{_named(ceremony_id)}/run", {})
     told = f"run {started['runId']} has begun: task {started['taskId']}"
-    print_result(started, told, as_json=as_json)
+    operator.print(started, told)
 
 
 @commands.local("history")
-def history(
-    ceremony_id: CeremonyId, *, tenant: Tenant = "", limit: Count = 20, store: StoreUrl = None, as_json: bool
-) -> None:
+def history(ceremony_id: CeremonyId, *, tenant: Tenant = "", limit: Count = 20, operator: Operator) -> None:
     """List the runs of a ceremony, newest first, with what was skipped or missed."""
     path = f"{CEREMONIES}/{_named(ceremony_id)}/runs"
-    found = list(islice(each(settings_for(store), path, tenant=tenant, skipped="true"), limit))
-    print_result(found, *map(_run_row, found) if found else ("no runs",), as_json=as_json)
+    found = list(islice(operator.each(path, tenant=tenant, skipped="true"), limit))
+    operator.print(found, *map(_run_row, found) if found else ("no runs",))
 
 
 def _run_row(one: dict[str, Any]) -> str:
@@ -134,15 +126,13 @@ def _members(given: list[str] | None) -> dict[str, Any]:
     return found
 
 
-def _update(
-    store: str | None, tenant: str, ceremony_id: str, changes: dict[str, Any], *, as_json: bool
-) -> None:
-    made = _post(store, tenant, f"{_named(ceremony_id)}/update", changes)
-    print_result(made, f"ceremony {made['id']} is {made['state']}: {_next(made)}", as_json=as_json)
+def _update(operator: Operator, tenant: str, ceremony_id: str, changes: dict[str, Any]) -> None:
+    made = _post(operator, tenant, f"{_named(ceremony_id)}/update", changes)
+    operator.print(made, f"ceremony {made['id']} is {made['state']}: {_next(made)}")
 
 
-def _post(store: str | None, tenant: str, path: str, form: dict[str, Any]) -> Any:
-    return ask(settings_for(store), "POST", f"{CEREMONIES}/{path}", form, query={"tenant": tenant})
+def _post(operator: Operator, tenant: str, path: str, form: dict[str, Any]) -> Any:
+    return operator.ask("POST", f"{CEREMONIES}/{path}", form, tenant=tenant)
 
 
 def _next(one: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -103,12 +104,18 @@ def clear_progress() -> None:
         print(_WIPE, end="", file=sys.stderr, flush=True)
 
 
-def watch_page(page: Callable[[], RenderableType], console: Console, sleep: Callable[[float], None]) -> None:
+def watch_page(
+    page: Callable[[], RenderableType],
+    console: Console | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
     """Show a page of the terminal as it is now, again and again until it is interrupted."""
     # Not for every command: rich takes a while to load.
+    from rich.console import Console
     from rich.live import Live
 
-    with Live(page(), console=console, auto_refresh=False) as live:
+    shown_on = console or Console(highlight=False)
+    with Live(page(), console=shown_on, auto_refresh=False) as live:
         try:
             while True:
                 sleep(_WATCH_S)

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trunkline.cli.admin import ask, checked_id, listed, settings_for
-from trunkline.cli.console import print_json, print_result
+from trunkline.cli.admin import Operator, checked_id
+from trunkline.cli.console import print_json
 from trunkline.cli.parsing import Commands, Count, ListedId, OfTenant, StoreUrl
 from trunkline.errors import Misuse
 from trunkline.server.admin import PREFIX
@@ -34,14 +34,12 @@ def list_(
     state: Annotated[str, typer.Option(help="pending, done, dead or dropped.")] = "",
     tenant: OfTenant = "",
     limit: Count = 100,
-    store: StoreUrl = None,
-    as_json: bool,
+    operator: Operator,
 ) -> None:
     """List deliveries, those of the newest tasks first; also beside a running server."""
-    query = {"task": task, "state": state, "tenant": tenant}
-    every = listed(settings_for(store), DELIVERIES, DeliveryRecord, query, limit)
+    every = operator.rows(DELIVERIES, DeliveryRecord, limit, task=task, state=state, tenant=tenant)
     found = list(islice(every, limit))
-    if as_json:
+    if operator.as_json:
         print_json(found, compact=True)
         return
     table = Table(
@@ -57,10 +55,9 @@ def list_(
 
 
 @commands.local("show")
-def show(delivery_id: ListedId, *, store: StoreUrl = None, as_json: bool) -> None:
+def show(delivery_id: ListedId, *, operator: Operator) -> None:
     """Show all that is known of one delivery."""
-    of_task = {"task": _checked(delivery_id).partition("_")[0]}
-    every = listed(settings_for(store), DELIVERIES, DeliveryRecord, of_task)
+    every = operator.rows(DELIVERIES, DeliveryRecord, task=_checked(delivery_id).partition("_")[0])
     found = next((one for one in every if one.id == delivery_id), None)
     if found is None:
         raise Misuse(f"there is no delivery {delivery_id}; trunkline deliveries list shows them")
@@ -79,7 +76,7 @@ def show(delivery_id: ListedId, *, store: StoreUrl = None, as_json: bool) -> Non
     }
     # A config's id is its caller's, who may have put anything printable into it.
     rows = [f"{name:<12} {text}".rstrip() for name, text in lines.items()]
-    print_result(found, *rows, as_json=as_json)
+    operator.print(found, *rows)
 
 
 @commands.local("replay")
@@ -95,11 +92,10 @@ def replay(
     if bool(delivery_id) is dead:
         raise Misuse("name one delivery, or say --dead")
     if dead:
-        query = {"task": task, "tenant": tenant}
-        answer = ask(settings_for(store), "POST", f"{DELIVERIES}:replay", query=query)
+        answer = Operator(store).ask("POST", f"{DELIVERIES}:replay", task=task, tenant=tenant)
         print(f"{answer['replayed']} deliveries are due again")
     else:
-        ask(settings_for(store), "POST", f"{DELIVERIES}/{_checked(delivery_id)}:replay")
+        Operator(store).ask("POST", f"{DELIVERIES}/{_checked(delivery_id)}:replay")
         print(f"delivery {delivery_id} is due again")
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -14,9 +13,9 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from trunkline.cli.admin import HEALTH, ask, settings_for
+from trunkline.cli.admin import HEALTH, Operator
 from trunkline.cli.console import print_json, watch_page
-from trunkline.cli.parsing import Commands, OfTenant, StoreUrl, Watch
+from trunkline.cli.parsing import Commands, OfTenant, Watch
 from trunkline.errors import Misuse
 from trunkline.fleet.health.snapshot import AgentFigures, FleetSnapshot
 
@@ -32,25 +31,17 @@ def fleet(
     watch: Watch = False,
     agent: Annotated[str, typer.Option("--agent", help="Only this agent.")] = "",
     tenant: OfTenant = "",
-    store: StoreUrl = None,
-    as_json: bool,
+    operator: Operator,
 ) -> None:
     """Show how agents did: tasks, success, durations, cost, and the last 24 hours."""
-    if watch and as_json:
+    if watch and operator.as_json:
         raise Misuse("--watch shows a table; leave it out for JSON")
     if watch:
-        watch_fleet(store, tenant, agent, console=Console(highlight=False))
-    elif as_json:
-        print_json(_asked(store, tenant, agent), compact=True)
+        watch_page(lambda: _page(_asked(operator, tenant, agent)))
+    elif operator.as_json:
+        print_json(_asked(operator, tenant, agent), compact=True)
     else:
-        Console(highlight=False, width=_WIDE).print(_page(_asked(store, tenant, agent)))
-
-
-def watch_fleet(
-    url: str | None, tenant: str, agent: str, *, console: Console, sleep: Callable[[float], None] = time.sleep
-) -> None:
-    """Show how the agents do, until it is interrupted."""
-    watch_page(lambda: _page(_asked(url, tenant, agent)), console, sleep)
+        Console(highlight=False, width=_WIDE).print(_page(_asked(operator, tenant, agent)))
 
 
 def spark(values: Sequence[int]) -> str:
@@ -59,14 +50,16 @@ def spark(values: Sequence[int]) -> str:
     return "".join([_BARS[(value * len(_BARS) - 1) // most] if value else " " for value in values])
 
 
-def _asked(url: str | None, tenant: str, agent: str) -> FleetSnapshot:
-    settings, query = settings_for(url), {"tenant": tenant, "agent": agent}
-    found = msgspec.convert(ask(settings, "GET", HEALTH, query=query), FleetSnapshot)
-    agents, after = found.agents, found.next
-    while after is not None:
-        page = msgspec.convert(ask(settings, "GET", HEALTH, query={**query, "after": after}), FleetSnapshot)
-        agents, after = [*agents, *page.agents], page.next
-    return replace(found, agents=agents, next=None)
+def _asked(operator: Operator, tenant: str, agent: str) -> FleetSnapshot:
+    def page(after: str) -> FleetSnapshot:
+        answer = operator.ask("GET", HEALTH, tenant=tenant, agent=agent, after=after)
+        return msgspec.convert(answer, FleetSnapshot)
+
+    found = page("")
+    while found.next is not None:
+        more = page(found.next)
+        found = replace(found, agents=[*found.agents, *more.agents], next=more.next)
+    return found
 
 
 def _page(found: FleetSnapshot) -> Group:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Protocol
 
 import typer
 
-from trunkline.cli.admin import opened_store, server_beside, server_of, settings_for
+from trunkline.cli.admin import Operator, opened_store, server_beside, server_of
 from trunkline.cli.admin_endpoint import AdminEndpoint
 from trunkline.clock import Ids
 from trunkline.config import Settings
@@ -67,22 +67,20 @@ class StoreOperations:
 
 
 @asynccontextmanager
-async def opened(store: str | None, *, reads: bool, manifest: str = "") -> AsyncGenerator[FlowOperations]:
+async def opened(operator: Operator, *, reads: bool, manifest: str = "") -> AsyncGenerator[FlowOperations]:
     """The runs of a store; what only `reads` makes nothing go on.
 
     Raises:
         Misuse: the store is in memory and something was to be found in it, or a hub is needed and not there.
     """
-    settings = settings_for(store)
+    settings = operator.settings
     async with AsyncExitStack() as stack:
         beside = server_beside(settings)
         if beside is not None:
             yield await _remote(stack, beside)
             return
         try:
-            operations = await (
-                _reading(stack, settings) if reads else _acting(stack, settings, store, manifest)
-            )
+            operations = await (_reading(stack, settings) if reads else _acting(stack, operator, manifest))
         except StoreInUse as busy:
             operations = await _remote(stack, server_of(settings, busy))
         yield operations
@@ -95,12 +93,13 @@ async def _reading(stack: AsyncExitStack, settings: Settings) -> FlowOperations:
     return StoreOperations(engine.port(Runner(store, [engine.hosted()], Ids())), SignaturePolicy())
 
 
-async def _acting(
-    stack: AsyncExitStack, settings: Settings, store: str | None, manifest: str
-) -> FlowOperations:
-    if (Path(store or ".") / HUB).is_file():
+async def _acting(stack: AsyncExitStack, operator: Operator, manifest: str) -> FlowOperations:
+    settings = operator.settings
+    if (Path(operator.store or ".") / HUB).is_file():
         # Only the hub has the agents that its runs delegate to.
-        raise Misuse(f"the hub of {store or 'this folder'} does not run; start it with trunkline hub")
+        raise Misuse(
+            f"the hub of {operator.store or 'this folder'} does not run; start it with trunkline hub"
+        )
     config = operator_config(manifest or settings.mcp_manifest, settings.flow_steps, named=bool(manifest))
     flows = await stack.enter_async_context(local_flows(settings.store, config))
     return StoreOperations(flows.port, config.signatures)

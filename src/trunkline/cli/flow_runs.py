@@ -15,17 +15,17 @@ from rich.console import Console
 from rich.live import Live
 from rich.tree import Tree
 
+from trunkline.cli.admin import Operator
 from trunkline.cli.console import (
     escape_controls,
     one_line,
     print_field,
     print_json,
     print_notice,
-    print_result,
 )
 from trunkline.cli.flow import DefinitionFile, Written
 from trunkline.cli.flow_operations import FlowOperations, McpConfig, opened
-from trunkline.cli.parsing import Commands, StoreUrl
+from trunkline.cli.parsing import Commands
 from trunkline.clock import Ids
 from trunkline.errors import FlowRefused, Misuse
 from trunkline.flow.definition.document import Definition
@@ -113,14 +113,14 @@ _LABELS = {
 
 
 def _perform(
-    store: str | None,
+    operator: Operator,
     work: Callable[[FlowOperations], Awaitable[dict[str, Any]]],
     *,
     reads: bool = False,
     manifest: str = "",
 ) -> dict[str, Any]:
     async def within() -> dict[str, Any]:
-        async with opened(store, reads=reads, manifest=manifest) as operations:
+        async with opened(operator, reads=reads, manifest=manifest) as operations:
             return await work(operations)
 
     try:
@@ -133,16 +133,16 @@ def _perform(
         return {"execution_id": run, "status": "failed", "error": refused.message, "code": refused.code}
 
 
-def _call(store: str | None, operation: str, given: dict[str, Any], manifest: str = "") -> dict[str, Any]:
+def _call(operator: Operator, operation: str, given: dict[str, Any], manifest: str = "") -> dict[str, Any]:
     def work(operations: FlowOperations) -> Awaitable[dict[str, Any]]:
         return operations.call(operation, given)
 
-    return _perform(store, work, reads=operation in _READS, manifest=manifest)
+    return _perform(operator, work, reads=operation in _READS, manifest=manifest)
 
 
-def _leave(found: dict[str, Any], *, as_json: bool) -> NoReturn:
+def _leave(operator: Operator, found: dict[str, Any]) -> NoReturn:
     """Print where a run stands, and end: with exit code 1 if it failed."""
-    if as_json:
+    if operator.as_json:
         print_json(found)
     else:
         for name, label in _LABELS.items():
@@ -163,17 +163,16 @@ def graph(
     run: Annotated[
         str, typer.Option("--run", metavar="ID", help="A run of it: each node is drawn with how it stands.")
     ] = "",
-    store: StoreUrl = None,
-    as_json: bool,
+    operator: Operator,
 ) -> None:
     """Draw a definition or a run of it: a tree in the terminal, or a Mermaid chart for a page."""
     if form not in {"tree", "mermaid"}:
         raise Misuse(f"--format is tree or mermaid, not {form!r}")
     definition = Written(file).definition()
-    states = states_of(_history(store, run, 1, None)) if run else None
-    if as_json and states is not None:
+    states = states_of(_history(operator, run, 1, None)) if run else None
+    if operator.as_json and states is not None:
         print_json(states)
-    elif as_json:
+    elif operator.as_json:
         nodes = [{"id": node.id, "type": node.type} for node in definition.nodes.values()]
         print_json({"nodes": nodes, "edges": list(edges(definition))})
     elif form == "mermaid":
@@ -191,8 +190,7 @@ def run(
     run: Annotated[str, typer.Option("--id", help="The id of the run; a new one unless told.")] = "",
     mode: RunMode = "in_process",
     mcp_config: McpConfig = "",
-    store: StoreUrl = None,
-    as_json: bool,
+    operator: Operator,
 ) -> None:
     """Start a run and wait until it rests; exit code 1 if it failed. A terminal shows it node by node."""
     written, execution_id = Written(file), run or Ids().new()
@@ -205,17 +203,17 @@ def run(
 
     async def work(operations: FlowOperations) -> dict[str, Any]:
         starting = asyncio.ensure_future(_rested(operations, order))
-        if as_json or not sys.stderr.isatty():
+        if operator.as_json or not sys.stderr.isatty():
             return await starting
         return await show_tree(starting, operations, written.definition(), execution_id)
 
-    _leave(_perform(store, work, manifest=mcp_config), as_json=as_json)
+    _leave(operator, _perform(operator, work, manifest=mcp_config))
 
 
 @commands.local("status")
-def status(run: RunId, *, store: StoreUrl = None, as_json: bool) -> None:
+def status(run: RunId, *, operator: Operator) -> None:
     """Say where a run stands."""
-    _leave(_call(store, "status", {"execution_id": run}), as_json=as_json)
+    _leave(operator, _call(operator, "status", {"execution_id": run}))
 
 
 @commands.local("resume")
@@ -225,12 +223,11 @@ def resume(
     payload: Annotated[str, typer.Option(metavar="JSON|@FILE", help="The answer, an object.")],
     mode: RunMode = "in_process",
     mcp_config: McpConfig = "",
-    store: StoreUrl = None,
-    as_json: bool,
+    operator: Operator,
 ) -> None:
     """Answer the interrupt at which a run waits."""
     given = {"resume_payload": _object(payload, "--payload"), "activity_execution_mode": mode}
-    _leave(_call(store, "resume", {"execution_id": run, **given}, mcp_config), as_json=as_json)
+    _leave(operator, _call(operator, "resume", {"execution_id": run, **given}, mcp_config))
 
 
 @commands.local("submit")
@@ -248,8 +245,7 @@ def submit(
     ] = "",
     mode: RunMode = "host_mediated",
     mcp_config: McpConfig = "",
-    store: StoreUrl = None,
-    as_json: bool,
+    operator: Operator,
 ) -> None:
     """Hand in the outcome of the activity for which a run waits."""
     outcome: dict[str, Any] = {"ok": False, "error": error, "code": code}
@@ -259,7 +255,7 @@ def submit(
     given = {"execution_id": run, "node_id": node, "outcome": outcome, "activity_execution_mode": mode}
     if span:
         given["parallel_span"] = _object(span, "--span")
-    _leave(_call(store, "submit_activity", given, mcp_config), as_json=as_json)
+    _leave(operator, _call(operator, "submit_activity", given, mcp_config))
 
 
 @commands.local("signal")
@@ -270,12 +266,11 @@ def signal(
     payload: Annotated[str, typer.Option(metavar="JSON|@FILE", help="What comes with it, an object.")] = "{}",
     mode: RunMode = "in_process",
     mcp_config: McpConfig = "",
-    store: StoreUrl = None,
-    as_json: bool,
+    operator: Operator,
 ) -> None:
     """Deliver the signal for which a run waits."""
     given = {"signal_name": name, "payload": _object(payload, "--payload"), "activity_execution_mode": mode}
-    _leave(_call(store, "signal", {"execution_id": run, **given}, mcp_config), as_json=as_json)
+    _leave(operator, _call(operator, "signal", {"execution_id": run, **given}, mcp_config))
 
 
 @commands.local("cancel")
@@ -283,12 +278,11 @@ def cancel(
     run: RunId,
     *,
     reason: Annotated[str, typer.Option(help="Why, for the history.")] = "",
-    store: StoreUrl = None,
-    as_json: bool,
+    operator: Operator,
 ) -> None:
     """Stop a run, and whatever it has others do."""
     given = {"execution_id": run, **({"reason": reason} if reason else {})}
-    _leave(_call(store, "cancel", given), as_json=as_json)
+    _leave(operator, _call(operator, "cancel", given))
 
 
 @commands.local("list")
@@ -298,13 +292,12 @@ def list_(
     name: Annotated[str, typer.Option(help="Only runs of the definition of this name.")] = "",
     limit: Annotated[int, typer.Option(min=1, max=100, help="How many at most.")] = 50,
     cursor: Annotated[str, typer.Option(help="Go on behind a former page.")] = "",
-    store: StoreUrl = None,
-    as_json: bool,
+    operator: Operator,
 ) -> None:
     """List runs, the one that moved last first."""
     query: dict[str, Any] = {"phase": phase, "definition_name": name, "cursor": cursor, "limit": limit}
-    found = _call(store, "list", {key: value for key, value in query.items() if value})
-    if as_json:
+    found = _call(operator, "list", {key: value for key, value in query.items() if value})
+    if operator.as_json:
         print_json(found)
         return
     for one in found["executions"]:
@@ -322,22 +315,21 @@ def events(
     *,
     from_seq: Annotated[int, typer.Option("--from", min=1, help="The first row.")] = 1,
     limit: Annotated[int, typer.Option(min=1, help="How many rows at most.")] = 1000,
-    store: StoreUrl = None,
-    as_json: bool,
+    operator: Operator,
 ) -> None:
     """Print the history of a run, a row on each line."""
-    for row in _history(store, run, from_seq, limit):
+    for row in _history(operator, run, from_seq, limit):
         payload = {name: one for name, one in row["payload"].items() if name != "executionId"}
         text = one_line(msgspec.json.encode(payload).decode())
         line = f"{row['seq']:>5}  {row['created_at']}  {row['kind']:<7}  {row['name']}  {text}"
-        print_result(row, line, as_json=as_json)
+        operator.print(row, line)
 
 
-def _history(store: str | None, execution_id: str, from_seq: int, limit: int | None) -> list[dict[str, Any]]:
+def _history(operator: Operator, execution_id: str, from_seq: int, limit: int | None) -> list[dict[str, Any]]:
     async def work(operations: FlowOperations) -> dict[str, Any]:
         return {"events": await _rows(operations, execution_id, from_seq, limit)}
 
-    return _perform(store, work, reads=True)["events"]
+    return _perform(operator, work, reads=True)["events"]
 
 
 async def _rested(operations: FlowOperations, order: dict[str, Any]) -> dict[str, Any]:

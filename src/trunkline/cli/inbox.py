@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from itertools import islice
 from typing import Annotated, Any
 
 import msgspec
 import typer
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from trunkline.cli.admin import INBOX, ask, each, settings_for
-from trunkline.cli.console import one_line, print_fields, print_json, print_result, watch_page
-from trunkline.cli.parsing import Commands, Count, OfTenant, StoreUrl, Watch
+from trunkline.cli.admin import INBOX, Operator
+from trunkline.cli.console import one_line, print_fields, print_json, watch_page
+from trunkline.cli.parsing import Commands, Count, OfTenant, Watch
 from trunkline.errors import Misuse
 from trunkline.log.ids import is_task_id
 
@@ -36,29 +34,22 @@ def list_(
     tenant: OfTenant = "",
     limit: Count = 100,
     watch: Watch = False,
-    store: StoreUrl = None,
-    as_json: bool,
+    operator: Operator,
 ) -> None:
     """List the questions of a tenant's tasks, newest first; also beside a running server."""
-    if watch and (as_json or closed):
+    if watch and (operator.as_json or closed):
         raise Misuse("--watch shows a table of open questions; leave out JSON and --closed")
-    if watch:
-        watch_questions(store, tenant, limit, console=Console(highlight=False))
-        return
     state = "closed" if closed else "open"
-    found = list(islice(each(settings_for(store), INBOX, state=state, tenant=tenant), limit))
+
+    def look() -> list[dict[str, Any]]:
+        return list(islice(operator.each(INBOX, state=state, tenant=tenant), limit))
+
+    if watch:
+        watch_page(lambda: _page(look()))
+        return
+    found = look()
     rows = [f"{one['taskId']}  {one['askedAt']}  {one['agent']}  {one_line(one['text'])}" for one in found]
-    print_result(found, *rows or [f"no {state} questions"], as_json=as_json)
-
-
-def watch_questions(
-    url: str | None, tenant: str, limit: int, *, console: Console, sleep: Callable[[float], None] = time.sleep
-) -> None:
-    """Show the open questions, newest first, until it is interrupted."""
-    settings = settings_for(url)
-    watch_page(
-        lambda: _page(list(islice(each(settings, INBOX, state="open", tenant=tenant), limit))), console, sleep
-    )
+    operator.print(found, *rows or [f"no {state} questions"])
 
 
 def _page(found: list[dict[str, Any]]) -> RenderableType:
@@ -74,14 +65,13 @@ def _page(found: list[dict[str, Any]]) -> RenderableType:
 
 
 @commands.local("show")
-def show(task_id: AskingTask, *, tenant: OfTenant = "", store: StoreUrl = None, as_json: bool) -> None:
+def show(task_id: AskingTask, *, tenant: OfTenant = "", operator: Operator) -> None:
     """Show all that is known of the question of a task."""
-    settings = settings_for(store)
     # The one that is open, else the last that was.
     for state in ("open", "closed"):
-        for one in each(settings, INBOX, state=state, tenant=tenant):
+        for one in operator.each(INBOX, state=state, tenant=tenant):
             if one["taskId"] == task_id:
-                if as_json:
+                if operator.as_json:
                     print_json(one, compact=True)
                 else:
                     print_fields(one, _LABELS)
@@ -99,8 +89,7 @@ def answer(
     reject: Annotated[bool, typer.Option("--reject", help="Decline to answer.")] = False,
     question: Annotated[str, typer.Option(metavar="ID", help="Only if this is what is asked.")] = "",
     tenant: OfTenant = "",
-    store: StoreUrl = None,
-    as_json: bool,
+    operator: Operator,
 ) -> None:
     """Answer the question of a task by a text, by data, or by what it proposes; or decline."""
     if sum((accept, reject, bool(data), bool(text) and not reject)) != 1:
@@ -118,5 +107,5 @@ def answer(
     if not is_task_id(task_id):
         raise Misuse(f"{task_id!r} is not the id of a task; trunkline inbox list shows them")
     form["question"] = question
-    said = ask(settings_for(store), "POST", f"{INBOX}/{task_id}", form, query={"tenant": tenant})
-    print_result(said, f"task {task_id} has its answer: {said['state']}", as_json=as_json)
+    said = operator.ask("POST", f"{INBOX}/{task_id}", form, tenant=tenant)
+    operator.print(said, f"task {task_id} has its answer: {said['state']}")

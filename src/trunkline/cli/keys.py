@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trunkline.cli.admin import KEYS, ask, checked_id, settings_for, span_ms
-from trunkline.cli.console import print_result
+from trunkline.cli.admin import KEYS, Operator, checked_id, span_ms
 from trunkline.cli.parsing import Commands, ListedId, Several, StoreUrl
 from trunkline.errors import Misuse
 from trunkline.server.admin import PREFIX, KeyOrder, Rotation
@@ -31,30 +30,29 @@ def create(
     expires: Annotated[
         str | None, typer.Option(metavar="AGE", help="90s, 15m, 12h, 90d; never unless told.")
     ] = None,
-    store: StoreUrl = None,
-    as_json: bool,
+    operator: Operator,
 ) -> None:
     """Make a key and print it once; only its digest is stored."""
     lasts_ms = 0 if expires is None else span_ms(expires, "--expires")
-    made = ask(settings_for(store), "POST", KEYS, KeyOrder(owner, tenant, tuple(scope or ()), lasts_ms))
+    made = operator.ask("POST", KEYS, KeyOrder(owner, tenant, tuple(scope or ()), lasts_ms))
     first = "This is the first key in this store: from now on callers must send one."
-    _print_made(made, *([first] if made["first"] else ()), as_json=as_json)
+    _print_made(operator, made, *([first] if made["first"] else ()))
 
 
 @commands.local("list")
-def list_(*, store: StoreUrl = None, as_json: bool) -> None:
+def list_(*, operator: Operator) -> None:
     """List all keys, revoked ones too."""
-    keys: list[dict[str, Any]] = ask(settings_for(store), "GET", KEYS)["keys"]
+    keys: list[dict[str, Any]] = operator.ask("GET", KEYS)["keys"]
     rows = [_COLUMNS, *(tuple(_cell(key[name]) for name in _COLUMNS) for key in keys)]
     widths = [max(len(row[place]) for row in rows) for place in range(len(_COLUMNS))]
     padded = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
-    print_result(keys, *["  ".join(row).rstrip() for row in padded], as_json=as_json)
+    operator.print(keys, *["  ".join(row).rstrip() for row in padded])
 
 
 @commands.local("revoke")
 def revoke(key_id: ListedId, *, store: StoreUrl = None) -> None:
     """End a key at once and for good."""
-    key = ask(settings_for(store), "POST", f"{KEYS}/{_checked(key_id)}:revoke")
+    key = Operator(store).ask("POST", f"{KEYS}/{_checked(key_id)}:revoke")
     print(f"key {key['id']} of {key['owner']} is revoked")
 
 
@@ -68,8 +66,7 @@ def rotate(
     signing: Annotated[
         bool, typer.Option("--signing", help="Not a caller's key: the one that signs webhooks.")
     ] = False,
-    store: StoreUrl = None,
-    as_json: bool,
+    operator: Operator,
 ) -> None:
     """Give a key a new secret and print it once; its id, owner and scopes stay."""
     if bool(key_id) is signing:
@@ -78,19 +75,19 @@ def rotate(
         raise Misuse("--grace is for callers' keys; a signing key goes on for a day")
     if not signing:
         form = Rotation(span_ms(grace or "24h", "--grace"))
-        made = ask(settings_for(store), "POST", f"{KEYS}/{_checked(key_id)}:rotate", form)
-        _print_made(made, f"The secret before opens for another {grace or '24h'}.", as_json=as_json)
+        made = operator.ask("POST", f"{KEYS}/{_checked(key_id)}:rotate", form)
+        _print_made(operator, made, f"The secret before opens for another {grace or '24h'}.")
         return
-    made = ask(settings_for(store), "POST", f"{PREFIX}signing:rotate")
-    print_result(made, f"webhooks are signed with key {made['kid']} now", as_json=as_json)
+    made = operator.ask("POST", f"{PREFIX}signing:rotate")
+    operator.print(made, f"webhooks are signed with key {made['kid']} now")
 
 
-def _print_made(made: Any, *more: str, as_json: bool) -> None:
+def _print_made(operator: Operator, made: Any, *more: str) -> None:
     key = made["key"]
     until = f", until {key['expires']}" if key["expires"] else ""
     told = f"key {key['id']} of {key['owner']} (tenant {key['tenant']}): {_cell(key['scopes'])}{until}"
     lines = (told, f"\n  {made['token']}\n", "It is shown this once.", *more)
-    print_result(made, *lines, as_json=as_json)
+    operator.print(made, *lines)
 
 
 def _checked(key_id: str) -> str:

@@ -144,12 +144,13 @@ class Commands(typer.Typer):
     def local(self, name: str) -> Callable[[FunctionT], FunctionT]:
         """Add a command that calls no agent; its parameters are Typer's.
 
-        One that takes `as_json` has the options by which all commands are asked for JSON.
+        One that takes `as_json` has the options by which all commands are asked for JSON; one that takes an
+        `operator` has them too, and --store in its place.
         """
 
         def add(function: FunctionT) -> FunctionT:
-            has_json = "as_json" in inspect.signature(function).parameters
-            self.command(name, cls=UsageCommand)(_with_json(function) if has_json else function)
+            prints = {"as_json", "operator"} & inspect.signature(function).parameters.keys()
+            self.command(name, cls=UsageCommand)(_with_json(function) if prints else function)
             return function
 
         return add
@@ -202,10 +203,16 @@ def _with_json(function: Callable[..., None]) -> Callable[..., None]:
 
         del ctx
         output, json = flags.pop("output"), flags.pop("json")
-        function(**flags, as_json=is_json_wanted("json" if json else output))
+        as_json = is_json_wanted("json" if json else output)
+        if "operator" in own:
+            operator = own["operator"].annotation(flags.pop("store"), as_json=as_json)
+            function(**flags, operator=operator)
+        else:
+            function(**flags, as_json=as_json)
 
     command.__doc__ = function.__doc__
-    kept = [each for name, each in own.items() if name != "as_json"]
+    store = inspect.Parameter("store", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=StoreUrl)
+    kept = [store if name == "operator" else each for name, each in own.items() if name != "as_json"]
     return _signed(command, [*kept, *map(_parameter, ("output", "json"))])
 
 

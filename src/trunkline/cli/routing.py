@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from trunkline.cli.admin import ask, settings_for
-from trunkline.cli.console import one_line, print_result
+from trunkline.cli.admin import Operator
+from trunkline.cli.console import one_line
 from trunkline.cli.parsing import Commands, Several, StoreUrl, Tenant
 from trunkline.errors import Misuse
 from trunkline.fleet.routing.a2a_tool import perform_line
@@ -36,23 +36,21 @@ def dispatch(
     correlation_id: Annotated[str, typer.Option(help="Asked for again under this id, it is done once.")] = "",
     wait: Annotated[float, typer.Option(min=0, max=3600, help="For how many seconds to wait.")] = 30.0,
     tenant: Tenant = "",
-    store: StoreUrl = None,
-    as_json: bool,
+    operator: Operator,
 ) -> None:
     """Have work done and print its tasks, at rest or after the wait; exit code 1 if one of them failed."""
     form = {
         "message": message, "skill": skill, "targets": agent, "contextId": context_id,
         "correlationId": correlation_id,
     }  # fmt: skip
-    settings, query = settings_for(store), {"tenant": tenant}
     given = {name: value for name, value in form.items() if value}
-    tasks: list[dict[str, Any]] = ask(settings, "POST", DISPATCH, given, query=query)["tasks"]
+    tasks: list[dict[str, Any]] = operator.ask("POST", DISPATCH, given, tenant=tenant)["tasks"]
     left = wait
     while left > 0 and any([one["state"] in _AT_WORK for one in tasks]):
         time.sleep(min(EVERY_S, left))
         left -= EVERY_S
-        tasks = [ask(settings, "GET", f"{TASKS}/{one['taskId']}", query=query) for one in tasks]
-    print_result({"tasks": tasks}, *map(_row, tasks), as_json=as_json)
+        tasks = [operator.ask("GET", f"{TASKS}/{one['taskId']}", tenant=tenant) for one in tasks]
+    operator.print({"tasks": tasks}, *map(_row, tasks))
     raise typer.Exit(int(any([one["state"] in ("failed", "rejected") for one in tasks])))
 
 
@@ -69,8 +67,7 @@ def explain(
     agent: Annotated[str, typer.Option(help="An agent by name.")] = "",
     context_id: Context = "",
     tenant: Tenant = "",
-    store: StoreUrl = None,
-    as_json: bool,
+    operator: Operator,
 ) -> None:
     """Show why an agent does a task; or which one would be chosen now, drawn anew each time."""
     query = {"skill": skill, "agent": agent, "contextId": context_id}
@@ -79,9 +76,9 @@ def explain(
     if task_id and not is_task_id(task_id):
         raise Misuse(f"{task_id!r} is not the id of a task")
     path = f"{TASKS}/{task_id}/route" if task_id else ROUTE
-    found = ask(settings_for(store), "GET", path, query={**query, "tenant": tenant})
+    found = operator.ask("GET", path, **query, tenant=tenant)
     why = f"{found['refusal']}: {found['reason']}" if found.get("refusal") else found["reason"]
-    print_result(found, why, *map(_candidate, found["candidates"]), as_json=as_json)
+    operator.print(found, why, *map(_candidate, found["candidates"]))
 
 
 def _candidate(one: dict[str, Any]) -> str:
@@ -116,11 +113,11 @@ def call(
 
 def _perform(url: str | None, tenant: str, line: str) -> None:
     """Perform a line of `/a2a` on the hub of a store and print its result."""
-    settings = settings_for(url)
+    operator = Operator(url)
 
     async def asked(method: str, path: str, body: dict[str, Any] | None) -> Any:
         # It has a loop of its own.
-        return await asyncio.to_thread(ask, settings, method, f"/api{path}", body, {"tenant": tenant})
+        return await asyncio.to_thread(operator.ask, method, f"/api{path}", body, tenant=tenant)
 
     said = asyncio.run(perform_line(line, asked))
     print(said)

@@ -17,8 +17,7 @@ from msgspec.structs import replace
 from trunkline import __version__
 from trunkline.auth.key_store import KIND as KEY_KIND
 from trunkline.auth.keys import StoredKey
-from trunkline.cli.admin import TASKS, ask, listed, opened_store, settings_for, span_ms
-from trunkline.cli.console import print_result
+from trunkline.cli.admin import TASKS, Operator, ask, opened_store, settings_for, span_ms
 from trunkline.cli.parsing import Commands, StoreUrl
 from trunkline.cli.private_file import write_private
 from trunkline.errors import Misuse
@@ -72,16 +71,15 @@ _KINDS: dict[str, Shown] = {
 
 
 @commands.local("check")
-def check(*, store: StoreUrl = None, as_json: bool) -> None:
+def check(*, operator: Operator) -> None:
     """Read everything and say what is wrong; exit code 1 if anything is. Changes nothing."""
-    settings = settings_for(store)
 
     async def work() -> CheckReport:
-        async with opened_store(settings, read_only=True) as opened:
+        async with opened_store(operator.settings, read_only=True) as opened:
             return await check_store(opened)
 
     report = asyncio.run(work())
-    print_result(report, _told(report), as_json=as_json)
+    operator.print(report, _told(report))
     raise typer.Exit(1 if report.problems else 0)
 
 
@@ -135,15 +133,14 @@ def prune(
 @commands.local("waiting")
 def waiting(
     *,
-    store: StoreUrl = None,
+    operator: Operator,
     tenant: Annotated[str, typer.Option(help="Only what is this tenant's.")] = "",
-    as_json: bool,
 ) -> None:
     """List open tasks whose agent no running process carries."""
-    found = list(listed(settings_for(store), TASKS, WaitingTask, {"waiting": "1", "tenant": tenant}))
+    found = list(operator.rows(TASKS, WaitingTask, waiting="1", tenant=tenant))
     origin = "(the agent at the origin)"
     rows = [f"{one.id}  {one.state:<14}  {one.agent or origin}  {one.tenant}" for one in found]
-    print_result(found, *rows, f"waiting  {len(found)}", as_json=as_json)
+    operator.print(found, *rows, f"waiting  {len(found)}")
 
 
 @commands.local("cancel")
@@ -156,7 +153,7 @@ def cancel(
     """Cancel a task whose agent no running process carries."""
     if not is_task_id(task_id):
         raise Misuse(f"{task_id!r} is not the id of a task; trunkline store waiting lists those that wait")
-    done = ask(settings_for(store), "POST", f"{TASKS}/{task_id}:cancel", query={"tenant": tenant})
+    done = Operator(store).ask("POST", f"{TASKS}/{task_id}:cancel", tenant=tenant)
     print(f"task {done['id']} is {done['state']}")
 
 

@@ -8,9 +8,8 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from trunkline.cli.admin import ask, checked_id, each, settings_for
-from trunkline.cli.console import print_result
-from trunkline.cli.parsing import Commands, Count, Several, StoreUrl
+from trunkline.cli.admin import Operator, checked_id
+from trunkline.cli.parsing import Commands, Count, Several
 from trunkline.errors import Misuse
 from trunkline.gateway.mounts import AUDIT, TENANTS
 
@@ -24,30 +23,29 @@ AsTheHub = Annotated[bool, typer.Option("--none", help="As the hub has it for ev
 def create(
     name: Annotated[str, typer.Argument(help="Its name; its id is made of it.")],
     *,
-    store: StoreUrl = None,
-    as_json: bool,
+    operator: Operator,
 ) -> None:
     """Make a tenant and print a key of it once; only the digest is stored."""
-    _print_token(ask(settings_for(store), "POST", TENANTS, {"name": name}), as_json=as_json)
+    _print_token(operator, operator.ask("POST", TENANTS, {"name": name}))
 
 
 @commands.local("list")
-def list_(*, store: StoreUrl = None, as_json: bool) -> None:
+def list_(*, operator: Operator) -> None:
     """List the tenants beside the default one."""
-    found = list(each(settings_for(store), TENANTS))
-    print_result(found, *map(_row, found) if found else ("no tenants but the default one",), as_json=as_json)
+    found = list(operator.each(TENANTS))
+    operator.print(found, *map(_row, found) if found else ("no tenants but the default one",))
 
 
 @commands.local("disable")
-def disable(tenant: TenantId, *, store: StoreUrl = None, as_json: bool) -> None:
+def disable(tenant: TenantId, *, operator: Operator) -> None:
     """Let a tenant in no longer: its streams end, its work is cancelled, its keys open nothing."""
-    _change(store, tenant, {"disabled": True}, as_json=as_json)
+    _change(operator, tenant, {"disabled": True})
 
 
 @commands.local("enable")
-def enable(tenant: TenantId, *, store: StoreUrl = None, as_json: bool) -> None:
+def enable(tenant: TenantId, *, operator: Operator) -> None:
     """Let a tenant in again, with the keys that it has."""
-    _change(store, tenant, {"disabled": False}, as_json=as_json)
+    _change(operator, tenant, {"disabled": False})
 
 
 @commands.local("limit")
@@ -59,8 +57,7 @@ def limit(
     tokens_per_day: Annotated[int | None, typer.Option(help="Into models and out of them.")] = None,
     cost_per_day: Annotated[float | None, typer.Option(help="In dollars.")] = None,
     none: AsTheHub = False,
-    store: StoreUrl = None,
-    as_json: bool,
+    operator: Operator,
 ) -> None:
     """Say how much a tenant may use; what is not named is as the hub has it for every tenant."""
     given: dict[str, Any] = {
@@ -72,7 +69,7 @@ def limit(
     quota = {name: value for name, value in given.items() if value is not None}
     if bool(quota) is none:
         raise Misuse("name a limit, for example --concurrent-tasks 10, or say --none")
-    _change(store, tenant, {"quota": quota}, as_json=as_json)
+    _change(operator, tenant, {"quota": quota})
 
 
 @commands.local("set")
@@ -84,42 +81,41 @@ def set_(
     networks: Annotated[Several, typer.Option("--egress-network", help="And there.")] = None,
     retention: Annotated[str | None, typer.Option(help="How long its ended tasks are kept.")] = None,
     none: AsTheHub = False,
-    store: StoreUrl = None,
-    as_json: bool,
+    operator: Operator,
 ) -> None:
     """Say how a tenant is served; what is not named is as the hub has it for every tenant."""
     given = {"kinds": kinds, "egress_hosts": hosts, "egress_networks": networks, "retention": retention}
     settings = {name: value for name, value in given.items() if value}
     if bool(settings) is none:
         raise Misuse("name a setting, for example --kind peer, or say --none")
-    _change(store, tenant, {"settings": settings}, as_json=as_json)
+    _change(operator, tenant, {"settings": settings})
 
 
 @commands.local("rotate")
-def rotate(tenant: TenantId, *, store: StoreUrl = None, as_json: bool) -> None:
+def rotate(tenant: TenantId, *, operator: Operator) -> None:
     """Give a tenant a new key and print it once; the one before opens nothing any more."""
-    _print_token(ask(settings_for(store), "POST", f"{_path(tenant)}:rotate"), as_json=as_json)
+    _print_token(operator, operator.ask("POST", f"{_path(tenant)}:rotate"))
 
 
 @commands.local("delete")
-def delete(tenant: TenantId, *, store: StoreUrl = None, as_json: bool) -> None:
+def delete(tenant: TenantId, *, operator: Operator) -> None:
     """Disable a tenant for good; its data goes after retention, the audit stays."""
-    gone = ask(settings_for(store), "DELETE", _path(tenant))
+    gone = operator.ask("DELETE", _path(tenant))
     told = f"tenant {gone['id']} is deleted; its data goes with retention"
-    print_result(gone, told, as_json=as_json)
+    operator.print(gone, told)
 
 
 @commands.local("audit")
-def audit(*, limit: Count = 50, store: StoreUrl = None, as_json: bool) -> None:
+def audit(*, limit: Count = 50, operator: Operator) -> None:
     """List what operators did with tenants, newest first."""
-    found = list(islice(each(settings_for(store), AUDIT), limit))
+    found = list(islice(operator.each(AUDIT), limit))
     rows = [f"{one['at']}  {one['action']:<14}  {one['tenant']}  by {one['by']}" for one in found]
-    print_result(found, *rows, as_json=as_json)
+    operator.print(found, *rows)
 
 
-def _change(store: str | None, tenant: str, change: Mapping[str, Any], *, as_json: bool) -> None:
-    changed = ask(settings_for(store), "PATCH", _path(tenant), change)
-    print_result(changed, _row(changed), as_json=as_json)
+def _change(operator: Operator, tenant: str, change: Mapping[str, Any]) -> None:
+    changed = operator.ask("PATCH", _path(tenant), change)
+    operator.print(changed, _row(changed))
 
 
 def _row(one: Mapping[str, Any]) -> str:
@@ -129,9 +125,9 @@ def _row(one: Mapping[str, Any]) -> str:
     return f"{one['id']}  {state:<8}  {one['createdAt']}  {'  '.join([*limits, *settings])}".rstrip()
 
 
-def _print_token(made: Mapping[str, Any], *, as_json: bool) -> None:
+def _print_token(operator: Operator, made: Mapping[str, Any]) -> None:
     told = f"tenant {made['id']}: a key that may do everything of it\n\n  {made['token']}\n"
-    print_result(made, told, "It is shown this once.", as_json=as_json)
+    operator.print(made, told, "It is shown this once.")
 
 
 def _listed(value: object) -> str:
