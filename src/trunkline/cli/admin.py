@@ -24,7 +24,7 @@ from trunkline.auth.keys import Keyring
 from trunkline.auth.signing import Signer
 from trunkline.auth.vault import Vault, find_key
 from trunkline.cli.admin_endpoint import AdminEndpoint, read_admin_endpoint
-from trunkline.cli.console import print_result
+from trunkline.cli.console import print_json
 from trunkline.clock import Ids, now_ms
 from trunkline.config import Settings, load, seconds
 from trunkline.errors import Misuse, StoreInUse, Unreachable
@@ -133,7 +133,10 @@ class Operator:
 
     def print(self, found: object, *lines: str) -> None:
         """Print what a command found: as one line of JSON, or in these lines."""
-        print_result(found, *lines, as_json=self.as_json)
+        if self.as_json:
+            print_json(found, compact=True)
+        elif lines:
+            print(*lines, sep="\n")
 
 
 def checked_id(given: str, pattern: str, kind: str, listing: str) -> str:

@@ -119,7 +119,7 @@ def _say_interrupted(session: Session | None) -> None:
     clear_progress()
     if session is not None and session.task_id:
         print_notice("Interrupted", f"task {session.task_id} goes on at the agent")
-        print(f"Next: {session.command('task get', session.task_id, flags=('--wait',))}", file=sys.stderr)
+        print(f"Next: {session.wait_command(session.task_id)}", file=sys.stderr)
     elif session is not None and session.message_id:
         print_notice("Interrupted", f"message {session.message_id} was sent; the agent may be working on it")
         print(f"Next: {session.command('task list')}", file=sys.stderr)

@@ -40,14 +40,9 @@ def env_files(given: str) -> list[Path]:
     if given and not Path(given).is_file():
         raise Misuse(f"--config {given}: there is no such file")
     here = Path.cwd()
-    near = (
-        [Path(given)]
-        if given
-        else [path / FILE_NAME for path in (here, *here.parents) if (path / FILE_NAME).is_file()]
-    )
-    above = config_folder() / FILE_NAME
-    found = [*near[:1], *([above] if above.is_file() else ())]
-    return list(dict.fromkeys(found))
+    near = [Path(given)] if given else [path / FILE_NAME for path in (here, *here.parents)]
+    found = [*[path for path in near if path.is_file()][:1], config_folder() / FILE_NAME]
+    return list(dict.fromkeys([path for path in found if path.is_file()]))
 
 
 def read_env_file(path: Path) -> dict[str, str]:

@@ -69,14 +69,6 @@ def print_json(value: object, *, compact: bool = False) -> None:
     print(text, flush=True)
 
 
-def print_result(found: object, *lines: str, as_json: bool) -> None:
-    """Print what a command found: as one line of JSON, or in these lines."""
-    if as_json:
-        print_json(found, compact=True)
-    elif lines:
-        print(*lines, sep="\n")
-
-
 def _escaped(sign: str) -> str:
     units = sign.encode("utf-16-be")
     return "".join([f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2)])

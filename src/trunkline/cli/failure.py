@@ -160,11 +160,7 @@ def hint_for(failure: CommandFailure, error: Exception, session: Session | None)
         case "A2ACLI_ERR_CREDENTIALS_MISSING" | "A2ACLI_ERR_AUTH_FAILED":
             return _credentials_hint(session)
         case "A2ACLI_ERR_TIMEOUT":
-            return (
-                session.command("task get", session.task_id, flags=["--wait"])
-                if session.task_id
-                else "--timeout 15m"
-            )
+            return session.wait_command(session.task_id) if session.task_id else "--timeout 15m"
         case "A2ACLI_ERR_UNREACHABLE":
             return _unreachable_hint(session, error)
         case "TRUNKLINE_UNCERTAIN":
@@ -198,7 +194,7 @@ def _accepted_schemes(card: PeerCard) -> list[PeerScheme]:
 
 def _unreachable_hint(session: Session, error: Exception) -> str:
     if session.message_id and session.task_id:
-        return session.command("task get", session.task_id, flags=["--wait"])
+        return session.wait_command(session.task_id)
     host = urlsplit(session.agent if "//" in session.agent else f"//{session.agent}").hostname or ""
     if isinstance(error, e.Unreachable) and error.reason == "tls":
         return "a certificate of your own is accepted with --insecure, for development only"

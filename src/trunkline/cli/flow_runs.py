@@ -96,6 +96,7 @@ async def show_tree(
 
 
 commands = Commands()
+FlowWork = Callable[[FlowOperations], Awaitable[dict[str, Any]]]
 RunId = Annotated[str, typer.Argument(metavar="ID", help="The id of the run.")]
 RunMode = Annotated[
     str,
@@ -113,11 +114,7 @@ _LABELS = {
 
 
 def _perform(
-    operator: Operator,
-    work: Callable[[FlowOperations], Awaitable[dict[str, Any]]],
-    *,
-    reads: bool = False,
-    manifest: str = "",
+    operator: Operator, work: FlowWork, *, reads: bool = False, manifest: str = ""
 ) -> dict[str, Any]:
     async def within() -> dict[str, Any]:
         async with opened(operator, reads=reads, manifest=manifest) as operations:
@@ -327,7 +324,14 @@ def events(
 
 def _history(operator: Operator, execution_id: str, from_seq: int, limit: int | None) -> list[dict[str, Any]]:
     async def work(operations: FlowOperations) -> dict[str, Any]:
-        return {"events": await _rows(operations, execution_id, from_seq, limit)}
+        found: list[dict[str, Any]] = []
+        cursor: str | int | None = from_seq
+        while cursor is not None and (limit is None or len(found) < limit):
+            wanted = 1000 if limit is None else min(limit - len(found), 1000)
+            page = await operations.events(execution_id, int(cursor), wanted)
+            found += page["events"]
+            cursor = page.get("next_cursor")
+        return {"events": found}
 
     return _perform(operator, work, reads=True)["events"]
 
@@ -337,20 +341,6 @@ async def _rested(operations: FlowOperations, order: dict[str, Any]) -> dict[str
     found = await operations.call("start", order)
     while found["status"] == "running":
         found = await operations.call("start", {**order, "allow_existing_execution_id": True})
-    return found
-
-
-async def _rows(
-    operations: FlowOperations, execution_id: str, from_seq: int, limit: int | None
-) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    while limit is None or len(found) < limit:
-        wanted = 1000 if limit is None else min(limit - len(found), 1000)
-        page = await operations.events(execution_id, from_seq, wanted)
-        found += page["events"]
-        if "next_cursor" not in page:
-            break
-        from_seq = int(page["next_cursor"])
     return found
 
 

@@ -257,18 +257,14 @@ def _help(option: Option) -> str:
 def _taken_plainly(parameters: list[Any]) -> list[Any]:
     """Have parameters that ask for nothing beyond their type taken as they were typed."""
     for each in parameters:
-        _take_plainly(each)
+        kind = getattr(each, "type_descriptor", None)
+        if kind is None or "get_runtime_param" in vars(each):
+            continue
+        if kind.is_path or kind.is_choice or kind.is_file or kind.is_ranged or kind.parameter_info.parser:
+            continue
+        plain = PlainParameter(each)
+        vars(each)["get_runtime_param"] = lambda plain=plain: plain
     return parameters
-
-
-def _take_plainly(parameter: Any) -> None:
-    kind = getattr(parameter, "type_descriptor", None)
-    if kind is None or "get_runtime_param" in vars(parameter):
-        return
-    if kind.is_path or kind.is_choice or kind.is_file or kind.is_ranged or kind.parameter_info.parser:
-        return
-    plain = PlainParameter(parameter)
-    vars(parameter)["get_runtime_param"] = lambda: plain
 
 
 def _usage_error(error: typer.TyperException, typed: list[str], path: str) -> Exception:

@@ -23,7 +23,7 @@ from trunkline.cli.console import (
 )
 from trunkline.cli.session import Session
 from trunkline.client.assembler import Update
-from trunkline.client.result import Result
+from trunkline.client.result import Result, text_of
 from trunkline.client.stream import Stream
 from trunkline.wire import v1
 from trunkline.wire.answers import Notice
@@ -47,15 +47,21 @@ def show_ids(task_id: str, context_id: str, state: str, skill: str = "") -> None
     print_field("Task", task_id)
     print_field("Context", context_id)
     print_field("State", state)
-    if skill:
-        print_field("Skill", skill)
+    _show_given(Skill=skill)
+
+
+def _show_given(**fields: str) -> None:
+    """Print the fields that have a value, each by its label."""
+    for label, value in fields.items():
+        if value:
+            print_field(label, value)
 
 
 def show_task(task: Task, *, verbose: bool, history: bool = False, skill: str = "") -> None:
     """A task: its ids and state, what was said with it, and its artifacts; its history where it is wanted."""
     show_ids(task.id, task.context_id, task.status.state.value, skill)
-    if task.status.timestamp and verbose:
-        print_field("Updated", task.status.timestamp)
+    if verbose:
+        _show_given(Updated=task.status.timestamp)
     if task.status.message is not None:
         _show_parts(task.status.message.parts, "Status", verbose=verbose)
     for artifact in task.artifacts:
@@ -69,9 +75,7 @@ def show_task(task: Task, *, verbose: bool, history: bool = False, skill: str = 
 def show_message(message: Message, *, verbose: bool, ids: bool = True) -> None:
     """A message; with `ids` those of its task and context, where it names them."""
     if ids:
-        for label, value in (("Task", message.task_id), ("Context", message.context_id)):
-            if value:
-                print_field(label, value)
+        _show_given(Task=message.task_id, Context=message.context_id)
     print_field("Message", message.message_id)
     if message.role is not None:
         print_field("Role", message.role.value)
@@ -100,14 +104,10 @@ def show_event(notice: Notice, fresh: str, *, verbose: bool, skill: str = "") ->
         if answer.status.message is not None:
             _show_parts(answer.status.message.parts, "Status", verbose=verbose)
     else:
-        _show_update(answer, fresh, verbose=verbose)
-
-
-def _show_update(update: ArtifactUpdate, fresh: str, *, verbose: bool) -> None:
-    _show_artifact_head(update.artifact, verbose=verbose)
-    if fresh:
-        print_block("Text", fresh)
-    _show_parts([part for part in update.artifact.parts if part.text is None], "Text", verbose=verbose)
+        _show_artifact_head(answer.artifact, verbose=verbose)
+        if fresh:
+            print_block("Text", fresh)
+        _show_parts([part for part in answer.artifact.parts if part.text is None], "Text", verbose=verbose)
 
 
 def _show_artifact(artifact: Artifact, *, verbose: bool) -> None:
@@ -116,12 +116,9 @@ def _show_artifact(artifact: Artifact, *, verbose: bool) -> None:
 
 
 def _show_artifact_head(artifact: Artifact, *, verbose: bool) -> None:
-    print_field(
-        "Artifact", " ".join([artifact.artifact_id, *([f"({artifact.name})"] if artifact.name else ())])
-    )
+    print_field("Artifact", f"{artifact.artifact_id} {f'({artifact.name})' if artifact.name else ''}")
     if verbose:
-        if artifact.description:
-            print_field("Description", artifact.description)
+        _show_given(Description=artifact.description)
         _show_metadata(artifact.metadata)
 
 
@@ -148,27 +145,21 @@ def _show_part(part: Part, label: str, *, verbose: bool) -> None:
     elif is_question_part(part):
         _show_wanted(read_question(Message("", parts=(part,))))
     elif part.data is not UNSET:
-        print_block("Data", msgspec.json.format(msgspec.json.encode(part.data)).decode())
+        _show_json("Data", part.data)
     else:
-        print_field("File", describe_file(part))
+        # Its name, its media type, and its size or address.
+        where = part.url if part.url is not None else f"{len(file_bytes(part))} bytes"
+        print_field("File", f"{part.filename or '(no name)'}, {part.media_type or '(no type)'}, {where}")
     if verbose:
         _show_metadata(part.metadata)
 
 
 def _show_wanted(question: Question) -> None:
     """Which answer a question wants, and until when."""
-    if question.choices:
-        print_field("Choices", ", ".join(question.choices))
+    _show_given(Choices=", ".join(question.choices))
     if question.schema is not None:
-        print_block("Schema", msgspec.json.format(msgspec.json.encode(question.schema)).decode())
-    if question.deadline:
-        print_field("Deadline", question.deadline)
-
-
-def describe_file(part: Part) -> str:
-    """A file's name, media type, and size or address."""
-    where = part.url if part.url is not None else f"{len(file_bytes(part))} bytes"
-    return f"{part.filename or '(no name)'}, {part.media_type or '(no type)'}, {where}"
+        _show_json("Schema", question.schema)
+    _show_given(Deadline=question.deadline)
 
 
 def file_bytes(part: Part) -> bytes:
@@ -182,7 +173,11 @@ def file_bytes(part: Part) -> bytes:
 
 def _show_metadata(metadata: Metadata | None) -> None:
     if metadata:
-        print_block("Metadata", msgspec.json.format(msgspec.json.encode(metadata)).decode())
+        _show_json("Metadata", metadata)
+
+
+def _show_json(label: str, value: object) -> None:
+    print_block(label, msgspec.json.format(msgspec.json.encode(value)).decode())
 
 
 REPLY = "<reply>"
@@ -215,7 +210,7 @@ def warn(result: Result) -> None:
     state = result.state
     if result.task is None or state not in RESTING or state is TaskState.COMPLETED:
         return
-    said = result.question or result.text if state in INTERRUPTED else _status_text(result.task)
+    said = result.question or result.text if state in INTERRUPTED else text_of(result.task.status.message)
     verb = "waits" if state in INTERRUPTED else "ended"
     print_notice("Warning", f"the task {verb}: {state.value}{': ' if said else ''}{said}")
 
@@ -268,9 +263,7 @@ async def follow(session: Session, stream: Stream, *, asked: bool = False) -> Re
             if asked and update.state in INTERRUPTED:
                 break
         result = stream.result
-    if result is None:
-        return await stream.finish()
-    return result
+    return result or await stream.finish()
 
 
 def frames(notice: Notice) -> list[bytes]:
@@ -342,11 +335,6 @@ def _show_next(session: Session, result: Result) -> None:
             command = session.command("send", **ids, data=JSON_REPLY)
         print_field("Next", command)
     elif result.task is not None and not result.ended:
-        print_field("Next", session.command("task get", result.task_id, flags=["--wait"]))
+        print_field("Next", session.wait_command(result.task_id))
     elif result.context_id:
         print_field("Next", session.command("send", REPLY, context_id=result.context_id))
-
-
-def _status_text(task: Task) -> str:
-    said = task.status.message
-    return "".join([part.text or "" for part in said.parts]) if said else ""

@@ -169,6 +169,10 @@ class Session:
         # Ids are the agent's; what a terminal would act on is spelled out.
         return "".join([one if one.isprintable() else ascii(one)[1:-1] for one in text])
 
+    def wait_command(self, task_id: str) -> str:
+        """The command that waits for a task."""
+        return self.command("task get", task_id, flags=["--wait"])
+
     async def open(self) -> None:
         """Make the client, with the credentials that this agent may see."""
         config = self.config

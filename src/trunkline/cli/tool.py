@@ -28,9 +28,7 @@ def script(
 ) -> None:
     """Print the script that makes a shell complete commands and flags."""
     if shell not in SHELLS:
-        failure = CommandFailure("A2ACLI_ERR_USAGE", f"no completion for {shell}: choose {', '.join(SHELLS)}")
-        print_failure(failure, as_json=False)
-        raise typer.Exit(failure.exit)
+        raise _misused(f"no completion for {shell}: choose {', '.join(SHELLS)}")
     register_shells()
     shell_complete(ctx.find_root().command, {}, "trunkline", COMPLETING, f"source_{shell}")
 
@@ -51,14 +49,16 @@ def usage(
     for word in words or []:
         known = getattr(found.command, "commands", {})
         if word not in known:
-            failure = CommandFailure(
-                "A2ACLI_ERR_USAGE", f"there is no command {' '.join(words or [])!r}", hint="trunkline help"
-            )
-            print_failure(failure, as_json=False)
-            raise typer.Exit(failure.exit)
+            raise _misused(f"there is no command {' '.join(words or [])!r}", hint="trunkline help")
         command = root.command.loaded(word) if found is root else known[word]
         found = type(root)(command, parent=found, info_name=word)
     print(found.get_help())
+
+
+def _misused(message: str, hint: str = "") -> typer.Exit:
+    failure = CommandFailure("A2ACLI_ERR_USAGE", message, hint)
+    print_failure(failure, as_json=False)
+    return typer.Exit(failure.exit)
 
 
 @settings.parsed("show", *CALLING, "context-id", "task-id", "wait", "async", "poll-interval", arguments="")
