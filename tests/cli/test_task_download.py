@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conftest import Run
 from tests.cli.peers import Scripted, task
 from tests.cli.test_send import fields
-from trunkline.cli.download import safe_name
+from trunkline.cli.task import safe_name
 from trunkline.wire.types import Artifact, Part
 
 Make = Callable[..., Scripted]
