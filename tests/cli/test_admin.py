@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.cli.admin import KEYS, ask, settings_for, span_ms
+from trunkline.cli.admin import KEYS, Operator, settings_for, span_ms
 from trunkline.cli.admin_endpoint import remove_admin_endpoint, write_admin_endpoint
 from trunkline.config import Secret, Settings
 from trunkline.errors import Misuse, StoreInUse
@@ -84,7 +84,7 @@ def told(folder: Path, change: Callable[[Path], None]) -> bytes:
             answering = Thread(target=answer, args=(stranger, heard := []))
             answering.start()
             with contextlib.suppress(StoreInUse):
-                ask(chosen, "POST", KEYS, {"owner": "alice"})
+                Operator(chosen.store).ask("POST", KEYS, {"owner": "alice"})
             # Whoever was not called is now, so that it comes to an end.
             with contextlib.suppress(OSError), socket.create_connection(stranger.getsockname(), 5):
                 pass
@@ -191,9 +191,12 @@ def test_only_the_inbox_is_read_beside_a_server(tmp_path: Path) -> None:
         store = store_from_url(chosen.store)
         await store.open()
         try:
-            assert await asyncio.to_thread(ask, chosen, "GET", "/api/inbox") == {"items": [], "next": None}
+            assert await asyncio.to_thread(Operator(chosen.store).ask, "GET", "/api/inbox") == {
+                "items": [],
+                "next": None,
+            }
             with pytest.raises(StoreInUse):
-                await asyncio.to_thread(ask, chosen, "GET", "/api/ceremonies")
+                await asyncio.to_thread(Operator(chosen.store).ask, "GET", "/api/ceremonies")
         finally:
             await store.close()
 

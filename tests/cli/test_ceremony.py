@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Run, trunkline
-from trunkline.cli import admin
-from trunkline.config import Settings
+from trunkline.cli.admin import Operator
 
 __all__ = ["trunkline"]
 STORE = ("--store", "sqlite:///hub.db")
@@ -28,15 +26,13 @@ RUNS = [
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:
     calls: list[tuple[str, str, Any]] = []
 
-    def ask(
-        settings: Settings, method: str, path: str, form: Any = None, query: Mapping[str, str] | None = None
-    ) -> Any:
+    def ask(operator: Operator, method: str, path: str, form: Any = None, **query: str) -> Any:
         calls.append((method, path, form))
         if method == "GET":
             return {"items": RUNS if path.endswith("/runs") else [ITEM], "next": None}
         return {"runId": "r2", "taskId": "t2"} if path.endswith("/run") else {**ITEM, **form}
 
-    monkeypatch.setattr(admin, "ask", ask)
+    monkeypatch.setattr(Operator, "ask", ask)
     return calls
 
 

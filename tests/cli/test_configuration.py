@@ -109,7 +109,7 @@ def test_names_that_set_nothing_are_known(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("A2ACLI_STREAM", "1")
     monkeypatch.setenv("A2ACLI_TIMOUT", "1")
     assert load_configuration({}).unknown == ("A2ACLI_STREAM", "A2ACLI_TIMOUT")
-    assert not load_configuration({}).streams
+    assert not load_configuration({}).flag("stream")
 
 
 def test_secrets_are_secrets(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Run, trunkline
-from trunkline.cli import admin
 from trunkline.cli import routing as module
-from trunkline.config import Settings
+from trunkline.cli.admin import Operator
 
 __all__ = ["trunkline"]
 STORE = ("--store", "sqlite:///hub.db")
@@ -34,15 +32,8 @@ class Asked:
         self.calls: list[tuple[str, str, Any]] = []
         self.end: dict[str, str] = {"state": "completed", "text": "done\nit"}
 
-    def __call__(
-        self,
-        settings: Settings,
-        method: str,
-        path: str,
-        form: Any = None,
-        query: Mapping[str, str] | None = None,
-    ) -> Any:
-        self.calls.append((method, path, form or {k: v for k, v in (query or {}).items() if v}))
+    def ask(self, method: str, path: str, form: Any = None, **query: str) -> Any:
+        self.calls.append((method, path, form or {k: v for k, v in query.items() if v}))
         if path.endswith("route"):
             return ROUTE
         return {"tasks": [ITEM]} if method == "POST" else {**ITEM, **self.end}
@@ -51,7 +42,7 @@ class Asked:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     made = Asked()
-    monkeypatch.setattr(admin, "ask", made)
+    monkeypatch.setattr(Operator, "ask", lambda _, *words, **query: made.ask(*words, **query))
     monkeypatch.setattr(module, "EVERY_S", 0.001)
     return made
 

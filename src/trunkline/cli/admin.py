@@ -70,29 +70,6 @@ def settings_for(url: str | None) -> Settings:
     return settings
 
 
-def ask(
-    settings: Settings, method: str, path: str, form: object = None, query: Mapping[str, str] | None = None
-) -> Any:
-    """Perform one act and give its answer.
-
-    Raises:
-        Refused: it cannot be done as asked.
-        Misuse: the server that has the store refused it, or cannot be reached.
-        StoreError: the store cannot be opened.
-    """
-    body = b"" if form is None else msgspec.json.encode(form)
-    asked = {name: text for name, text in (query or {}).items() if text}
-    try:
-        beside = server_beside(settings) if path.startswith(f"{MOUNTED}/") else None
-        if beside is not None:
-            answer = asyncio.run(_there(beside, method, path, asked, body))
-        else:
-            answer = asyncio.run(_here(settings, method, path, asked, body))
-    except StoreInUse as busy:
-        answer = asyncio.run(_there(server_of(settings, busy), method, path, asked, body))
-    return msgspec.json.decode(answer)
-
-
 class Operator:
     """The acts of an operator on one store, and the printing of what comes of them.
 
@@ -109,8 +86,16 @@ class Operator:
         return settings_for(self.store)
 
     def ask(self, method: str, path: str, form: object = None, **query: str) -> Any:
-        """Perform one act and give its answer; see `ask`."""
-        return ask(self.settings, method, path, form, query)
+        """Perform one act and give its answer; what is empty in the query is left out.
+
+        Raises:
+            Refused: it cannot be done as asked.
+            Misuse: the server that has the store refused it, or cannot be reached.
+            StoreError: the store cannot be opened.
+        """
+        body = b"" if form is None else msgspec.json.encode(form)
+        asked = {name: text for name, text in query.items() if text}
+        return msgspec.json.decode(asyncio.run(_performed(self.settings, method, path, asked, body)))
 
     def each(self, path: str, **query: str) -> Iterator[dict[str, Any]]:
         """The items of a list of the operator's API, page by page."""
@@ -190,16 +175,23 @@ async def opened_store(settings: Settings, *, read_only: bool = False) -> AsyncG
         await store.close()
 
 
-async def _here(settings: Settings, method: str, path: str, query: Mapping[str, str], body: bytes) -> bytes:
-    if (method, path) != ("POST", KEYS):
-        # Only to see that there is a store: what is not there is not to be made.
-        await _perform(settings, "GET", KEYS, {}, b"")
-    return await _perform(settings, method, path, query, body)
-
-
-async def _perform(
+async def _performed(
     settings: Settings, method: str, path: str, query: Mapping[str, str], body: bytes
 ) -> bytes:
+    """The answer to an act: by a server beside us that knows more, on the store, or by who has that open."""
+    beside = server_beside(settings) if path.startswith(f"{MOUNTED}/") else None
+    if beside is not None:
+        return await _there(beside, method, path, query, body)
+    try:
+        if (method, path) != ("POST", KEYS):
+            # Only to see that there is a store: what is not there is not to be made.
+            await _here(settings, "GET", KEYS, {}, b"")
+        return await _here(settings, method, path, query, body)
+    except StoreInUse as busy:
+        return await _there(server_of(settings, busy), method, path, query, body)
+
+
+async def _here(settings: Settings, method: str, path: str, query: Mapping[str, str], body: bytes) -> bytes:
     # What only reads may be done beside a running server, but not the list of tasks that wait: which
     # processes live, only the server knows, or whoever has the store for itself. Health is counted when asked
     # for, which is writing too. Of the rest of the API only the inbox can be read without the server.
@@ -244,12 +236,8 @@ async def _there(
     return answer
 
 
-class _Error(Struct, frozen=True):
-    message: str = ""
-
-
 class _Refusal(Struct, frozen=True):
-    error: _Error = _Error()
+    error: dict[str, Any] = {}
     # Of the operator's API.
     detail: str = ""
 
@@ -257,7 +245,7 @@ class _Refusal(Struct, frozen=True):
 def _message(answer: bytes) -> str:
     try:
         refusal = msgspec.json.decode(answer, type=_Refusal)
-        return refusal.error.message or refusal.detail
+        return str(refusal.error.get("message", "")) or refusal.detail
     except msgspec.MsgspecError:
         return ""
 

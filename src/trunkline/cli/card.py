@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from trunkline.cli.console import print_field, print_json
+from trunkline.cli.console import print_field, print_given, print_json
 from trunkline.cli.options import CALLING
 from trunkline.cli.parsing import AGENT_ONLY, AN_AGENT, ClientGroup, Commands
 from trunkline.cli.session import Session
@@ -37,7 +37,7 @@ async def get(session: Session) -> None:
         session.finding_card = True
         raise Unreadable("; ".join(wrong))
     if config.as_json:
-        print_json(card.document, compact=config.streams)
+        print_json(card.document, compact=config.flag("stream"))
         return
     _show(card, verbose=config.flag("verbose"))
     if config.flag("validate"):
@@ -52,9 +52,7 @@ async def get(session: Session) -> None:
 
 def _show(card: PeerCard, *, verbose: bool) -> None:
     print_field("Name", card.name)
-    for label, value in (("Description", card.description), ("Version", card.version)):
-        if value:
-            print_field(label, value)
+    print_given(Description=card.description, Version=card.version)
     if card.provider is not None:
         print_field("Provider", card.provider.organization)
     capabilities = {"Streaming": card.streaming, "Push": card.push, "Extended card": card.extended_card}

@@ -143,11 +143,6 @@ class ClientConfiguration(Struct, frozen=True):
         """Whether programs read the output."""
         return self.text("output") == "json"
 
-    @property
-    def streams(self) -> bool:
-        """Whether events are shown as they come."""
-        return self.flag("stream")
-
 
 def load_configuration(flags: Mapping[str, Any]) -> ClientConfiguration:
     """Read flags, environment and files, and give every option its value.

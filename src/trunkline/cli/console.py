@@ -45,6 +45,13 @@ def print_field(label: str, value: str) -> None:
     print(f"{label}: {one_line(value)}", flush=True)
 
 
+def print_given(**fields: str) -> None:
+    """Print the fields that have a value, each by its label."""
+    for label, value in fields.items():
+        if value:
+            print_field(label, value)
+
+
 def print_block(label: str, text: str) -> None:
     """Print content that is no field: set in, so that none of its lines is taken for one, and closed."""
     lines = escape_controls(text).split("\n")

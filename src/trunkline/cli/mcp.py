@@ -14,7 +14,6 @@ import typer
 from trunkline import __version__
 from trunkline.cli.command import run_logged
 from trunkline.cli.configuration import ClientConfiguration
-from trunkline.cli.options import OPTIONS
 from trunkline.cli.parsing import Commands, Invocation, ServingGroup, Several
 from trunkline.cli.tools import OF_AGENTS, toolbox_of
 from trunkline.errors import Misuse, StoreInUse
@@ -57,9 +56,7 @@ async def _source(invocation: Invocation, config: ClientConfiguration) -> AsyncG
     if folders:
         if len(invocation.arguments) > 1:
             raise Misuse(f"{folders[0]} is a hub's workspace: it is served alone, with all its agents")
-        idle = [f"--{name}" for name in _OF_NAMED if OPTIONS[name].field in invocation.flags]
-        if idle:
-            raise Misuse(f"{', '.join(idle)}: a workspace says that in its files")
+        invocation.refuse(_OF_NAMED, "a workspace says that in its files")
         async with _workspace(Path(folders[0])) as source:
             yield source
         return

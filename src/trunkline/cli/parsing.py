@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -15,6 +15,7 @@ from msgspec import Struct
 from typer.core import TyperCommand, TyperGroup
 
 from trunkline.cli.options import OPTIONS, Option
+from trunkline.errors import Misuse
 
 if TYPE_CHECKING:
     from trunkline.cli.command import Work
@@ -46,6 +47,16 @@ class Invocation(Struct, frozen=True):
     arguments: tuple[str, ...]
     flags: dict[str, Any]
     parts: tuple[tuple[str, str], ...] = ()
+
+    def refuse(self, names: Iterable[str], why: str) -> None:
+        """Let none of these options be given.
+
+        Raises:
+            Misuse: some are.
+        """
+        given = [f"--{name}" for name in names if OPTIONS[name].field in self.flags]
+        if given:
+            raise Misuse(f"{', '.join(given)}: {why}")
 
 
 class PlainParameter:

@@ -17,6 +17,7 @@ from trunkline.cli.console import (
     escape_controls,
     print_block,
     print_field,
+    print_given,
     print_json,
     print_notice,
     show_progress,
@@ -47,21 +48,14 @@ def show_ids(task_id: str, context_id: str, state: str, skill: str = "") -> None
     print_field("Task", task_id)
     print_field("Context", context_id)
     print_field("State", state)
-    _show_given(Skill=skill)
-
-
-def _show_given(**fields: str) -> None:
-    """Print the fields that have a value, each by its label."""
-    for label, value in fields.items():
-        if value:
-            print_field(label, value)
+    print_given(Skill=skill)
 
 
 def show_task(task: Task, *, verbose: bool, history: bool = False, skill: str = "") -> None:
     """A task: its ids and state, what was said with it, and its artifacts; its history where it is wanted."""
     show_ids(task.id, task.context_id, task.status.state.value, skill)
     if verbose:
-        _show_given(Updated=task.status.timestamp)
+        print_given(Updated=task.status.timestamp)
     if task.status.message is not None:
         _show_parts(task.status.message.parts, "Status", verbose=verbose)
     for artifact in task.artifacts:
@@ -75,7 +69,7 @@ def show_task(task: Task, *, verbose: bool, history: bool = False, skill: str = 
 def show_message(message: Message, *, verbose: bool, ids: bool = True) -> None:
     """A message; with `ids` those of its task and context, where it names them."""
     if ids:
-        _show_given(Task=message.task_id, Context=message.context_id)
+        print_given(Task=message.task_id, Context=message.context_id)
     print_field("Message", message.message_id)
     if message.role is not None:
         print_field("Role", message.role.value)
@@ -118,7 +112,7 @@ def _show_artifact(artifact: Artifact, *, verbose: bool) -> None:
 def _show_artifact_head(artifact: Artifact, *, verbose: bool) -> None:
     print_field("Artifact", f"{artifact.artifact_id} {f'({artifact.name})' if artifact.name else ''}")
     if verbose:
-        _show_given(Description=artifact.description)
+        print_given(Description=artifact.description)
         _show_metadata(artifact.metadata)
 
 
@@ -156,10 +150,10 @@ def _show_part(part: Part, label: str, *, verbose: bool) -> None:
 
 def _show_wanted(question: Question) -> None:
     """Which answer a question wants, and until when."""
-    _show_given(Choices=", ".join(question.choices))
+    print_given(Choices=", ".join(question.choices))
     if question.schema is not None:
         _show_json("Schema", question.schema)
-    _show_given(Deadline=question.deadline)
+    print_given(Deadline=question.deadline)
 
 
 def file_bytes(part: Part) -> bytes:
@@ -193,7 +187,7 @@ def show_result(session: Session, result: Result, *, wrapped: bool, wanted: Task
     clear_progress()
     config = session.config
     if config.as_json:
-        print_json(encode_result(result, wrapped=wrapped), compact=config.streams)
+        print_json(encode_result(result, wrapped=wrapped), compact=config.flag("stream"))
     elif result.task is not None:
         history = config.count("history") is not None
         show_task(result.task, verbose=config.flag("verbose"), history=history)

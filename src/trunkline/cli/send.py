@@ -47,7 +47,7 @@ async def send(session: Session) -> int:
     sending = _sending(config, session.message_id)
     if config.flag("verbose") and not config.as_json:
         show_sent(session.message_id, parts)
-    if config.streams:
+    if config.flag("stream"):
         # A task that goes on keeps the skill that it began with.
         skill = "" if config.text("task-id") else config.text("skill")
         result = await show_stream(session, client.stream(parts, **sending), skill=skill)
@@ -66,7 +66,7 @@ async def send(session: Session) -> int:
 
 def _waits(config: ClientConfiguration) -> bool:
     asked, refused = config.values["wait"], config.values["async"]
-    if config.streams and refused.value and refused.source == "flag":
+    if config.flag("stream") and refused.value and refused.source == "flag":
         raise Misuse("--stream follows and --async does not wait: choose one")
     if not (asked.value and refused.value):
         return not refused.value
@@ -95,7 +95,7 @@ def message_parts(words: Sequence[str], flags: Sequence[tuple[str, str]]) -> lis
         raise Misuse(
             f"{len(words)} words where one text is meant: quote it, and name the agent by its whole URL or -a"
         )
-    kinds = {"text": _text_part, "file": _file_part, "data": _data_part}
+    read = {"file": _file_part, "data": _data_part}
     parts = [Part(text=word) for word in words]
     flagged = 0
     for kind, value in flags:
@@ -104,15 +104,11 @@ def message_parts(words: Sequence[str], flags: Sequence[tuple[str, str]]) -> lis
                 raise Misuse(f"--media-type {value} follows no --text, --file or --data; put it behind one")
             parts[-1] = msgspec.structs.replace(parts[-1], media_type=value)
         else:
-            parts.append(kinds[kind](value))
+            parts.append(Part(text=value) if kind == "text" else read[kind](value))
             flagged += 1
     if not parts:
         raise Misuse("there is nothing to send: give a text, --text, --file or --data")
     return parts
-
-
-def _text_part(value: str) -> Part:
-    return Part(text=value)
 
 
 def _file_part(value: str) -> Part:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from trunkline import __version__
 from trunkline.auth.key_store import KIND as KEY_KIND
 from trunkline.auth.keys import StoredKey
-from trunkline.cli.admin import TASKS, Operator, ask, opened_store, settings_for, span_ms
+from trunkline.cli.admin import TASKS, Operator, opened_store, settings_for, span_ms
 from trunkline.cli.parsing import Commands, StoreUrl
 from trunkline.cli.private_file import write_private
 from trunkline.errors import Misuse
@@ -122,11 +122,13 @@ def prune(
     ] = None,
 ) -> None:
     """Forget tasks that ended longer ago than that, and make the others small."""
-    settings = settings_for(store)
-    if older_than is None and settings.kept_s == 0:
+    operator = Operator(store)
+    if older_than is None and operator.settings.kept_s == 0:
         raise Misuse("the setting retention keeps tasks for ever: say --older-than, for example 7d")
-    kept_ms = round(settings.kept_s * 1000) if older_than is None else span_ms(older_than, "--older-than")
-    done = ask(settings, "POST", f"{PREFIX}store:prune", Prune(kept_ms))
+    kept_ms = (
+        round(operator.settings.kept_s * 1000) if older_than is None else span_ms(older_than, "--older-than")
+    )
+    done = operator.ask("POST", f"{PREFIX}store:prune", Prune(kept_ms))
     print(f"forgotten  {done['forgotten']}\ncompacted  {done['compacted']}")
 
 

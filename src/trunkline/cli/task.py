@@ -76,7 +76,7 @@ async def list_(session: Session) -> None:
         history_length=config.count("history"),
         include_artifacts=config.flag("artifacts"),
     )
-    if config.as_json and config.streams:
+    if config.as_json and config.flag("stream"):
         for task in page.tasks:
             print_json(v1.task(task), compact=True)
     elif config.as_json:
@@ -112,8 +112,8 @@ async def subscribe(session: Session) -> None:
     card = await session.compatible_card()
     if not card.streaming:
         result = await session.client.wait(session.task_id)
-        show_result(session, result, wrapped=session.config.streams)
-    elif session.config.streams:
+        show_result(session, result, wrapped=session.config.flag("stream"))
+    elif session.config.flag("stream"):
         await show_stream(session, session.client.subscribe(session.task_id), asked=True)
     else:
         result = await follow(session, session.client.subscribe(session.task_id), asked=True)

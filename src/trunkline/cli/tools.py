@@ -13,7 +13,6 @@ from trunkline.bridge.tools import tools as tools_of
 from trunkline.cli.command import run_logged
 from trunkline.cli.configuration import ClientConfiguration
 from trunkline.cli.console import print_block, print_json
-from trunkline.cli.options import OPTIONS
 from trunkline.cli.parsing import Commands, Invocation
 from trunkline.cli.session import Session
 from trunkline.client.client import Client
@@ -96,9 +95,7 @@ async def _agents(invocation: Invocation, config: ClientConfiguration) -> AsyncG
     if file:
         if invocation.arguments:
             raise Misuse("name agents or give --agents FILE, not both")
-        idle = [f"--{name}" for name in OF_AGENTS if OPTIONS[name].field in invocation.flags]
-        if idle:
-            raise Misuse(f"{', '.join(idle)}: with --agents each agent has its own in the file")
+        invocation.refuse(OF_AGENTS, "with --agents each agent has its own in the file")
         async with load_agents(file) as agents:
             yield agents
         return
