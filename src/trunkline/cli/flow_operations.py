@@ -100,9 +100,14 @@ async def _acting(stack: AsyncExitStack, operator: Operator, manifest: str) -> F
         raise Misuse(
             f"the hub of {operator.store or 'this folder'} does not run; start it with trunkline hub"
         )
-    config = operator_config(manifest or settings.mcp_manifest, settings.flow_steps, named=bool(manifest))
+    config = operator_of(settings, manifest)
     flows = await stack.enter_async_context(local_flows(settings.store, config))
     return StoreOperations(flows.port, config.signatures)
+
+
+def operator_of(settings: Settings, manifest: str) -> OperatorConfig:
+    """What the operator has set up; a manifest that is named wins over the one of the settings."""
+    return operator_config(manifest or settings.mcp_manifest, settings.flow_steps, named=bool(manifest))
 
 
 @asynccontextmanager

@@ -9,16 +9,15 @@ from typing import Annotated
 
 import typer
 
-from trunkline.cli.flow_operations import McpConfig, local_flows
+from trunkline.cli.flow_operations import McpConfig, local_flows, operator_of
 from trunkline.cli.parsing import Commands, Several
-from trunkline.cli.serve import AnySetting, BindHost, is_exposed, serve_alone
+from trunkline.cli.serve import AnySetting, BindHost, serve_alone
 from trunkline.config import Settings, assignment, environment, load
 from trunkline.errors import Misuse
 from trunkline.flow.control import Control
 from trunkline.flow.operator import PREFIX, OperatorConfig
 from trunkline.flow.port import FlowCaller
 from trunkline.hub.flow_host import FlowHost
-from trunkline.hub.flows import operator_config
 from trunkline.store.url import shown
 
 log = logging.getLogger("trunkline")
@@ -49,10 +48,8 @@ def serve(
     chosen = load({}, given)
     if chosen.workers != 1:
         raise Misuse("workflows are served by one process: leave workers at 1, and start another one beside")
-    config = _operator(chosen, mcp_config)
-    served = FlowHost(config, given).host
-    served.exposed = is_exposed(chosen)
-    serve_alone(served, has_keys=bool(config.tokens))
+    config = operator_of(chosen, mcp_config)
+    serve_alone(FlowHost(config, given).host, has_keys=bool(config.tokens))
 
 
 @commands.local("mcp")
@@ -61,7 +58,7 @@ def serve_mcp(*, store: EngineStore = "", store_path: StorePath = "", mcp_config
     # Standard output is the protocol's.
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s", force=True)
     chosen = load({}, {"store": store_url(store, store_path)})
-    config = _operator(chosen, mcp_config)
+    config = operator_of(chosen, mcp_config)
     try:
         asyncio.run(_serve_tools(chosen, config))
     except KeyboardInterrupt:
@@ -80,10 +77,6 @@ async def _serve_tools(settings: Settings, config: OperatorConfig) -> None:
         served = FlowTools(Control(flows.port, FlowCaller(), config.signatures)).server()
         async with stdio_server() as (read, write):
             await served.run(read, write, served.create_initialization_options())
-
-
-def _operator(settings: Settings, manifest: str) -> OperatorConfig:
-    return operator_config(manifest or settings.mcp_manifest, settings.flow_steps, named=bool(manifest))
 
 
 def store_url(store: str, path: str) -> str:

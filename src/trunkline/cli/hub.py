@@ -22,7 +22,6 @@ from trunkline.cli.serve import (
     Open,
     ServedStore,
     WithMetrics,
-    is_exposed,
     serve_alone,
 )
 from trunkline.config import assignment
@@ -92,7 +91,6 @@ def _run(workspace: Path, given: Mapping[str, object]) -> None:
             port = chosen.port and chosen.port + 1
             variables[VARIABLE] = stack.enter_context(MockProcess(workspace / MOCKS, port))
         hub = Hub(workspace, given, variables)
-        hub.host.exposed = is_exposed(chosen)
         serve_alone(hub.host, has_keys=bool(read_keys(workspace)), then=partial(_log_agents, hub))
 
 

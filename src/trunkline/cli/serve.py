@@ -172,12 +172,10 @@ def _run(targets: Sequence[str], flags: Mapping[str, object], settings: list[str
 
 def _prepare(targets: Sequence[str], flags: Mapping[str, object], settings: Sequence[str]) -> Host:
     given = {**flags, **dict(assignment(one) for one in settings)}
-    host = Host([(find(target), given) for target in targets])
-    host.exposed = is_exposed(host.settings)
-    return host
+    return Host([(find(target), given) for target in targets])
 
 
-def is_exposed(settings: Settings) -> bool:
+def _is_exposed(settings: Settings) -> bool:
     """Whether other machines reach a server that nobody has declared to be open."""
     return not settings.open and not is_loopback(settings.host)
 
@@ -189,7 +187,7 @@ def refuse_exposure(host: Host) -> None:
         Misuse: it would.
     """
     # Where it cannot be told before the store is opened, the start itself will tell.
-    if host.exposed and is_guarded(host.settings) is False:
+    if _is_exposed(host.settings) and is_guarded(host.settings) is False:
         raise exposure(host.settings)
 
 
@@ -204,7 +202,12 @@ def serve_alone(host: Host, *, has_keys: bool = False, then: Callable[[], None] 
     settings, token = host.settings, host.admin.token
     if not has_keys:
         refuse_exposure(host)
-    sockets = bound(settings)
+    # Before the store is opened: who cannot serve must not take over what others left.
+    try:
+        sockets = bind(settings.host, settings.port)
+    except OSError as error:
+        place, why = f"{settings.host}:{settings.port}", error.strerror or error
+        raise Misuse(f"cannot listen on {place}: {why}; choose another --host or --port") from None
 
     def started(port: int) -> None:
         write_admin_endpoint(settings, port, token)
@@ -233,6 +236,7 @@ def serve_host(
 ) -> None:
     """Serve in this process until a signal, or until the other end of the lifeline is gone."""
     chosen = host.settings
+    host.exposed = _is_exposed(chosen)
     set_up_logs(chosen.log_level, chosen.log_format)
     sys.setswitchinterval(SWITCH_S)
     collect_garbage_rarely()
@@ -278,20 +282,6 @@ async def _holds_keys(settings: Settings) -> bool | None:
         return None
     finally:
         await store.close()
-
-
-def bound(settings: Settings) -> list[socket.socket]:
-    """The sockets that are served.
-
-    Raises:
-        Misuse: the address cannot be had.
-    """
-    # Before the store is opened: who cannot serve must not take over what others left.
-    try:
-        return bind(settings.host, settings.port)
-    except OSError as error:
-        place, why = f"{settings.host}:{settings.port}", error.strerror or error
-        raise Misuse(f"cannot listen on {place}: {why}; choose another --host or --port") from None
 
 
 def _check_shared(host: Host) -> None:

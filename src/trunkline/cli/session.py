@@ -6,7 +6,7 @@ import asyncio
 import shlex
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cached_property, partial
 from urllib.parse import quote
 
 from trunkline import errors as e
@@ -44,7 +44,6 @@ class Session:
     ) -> None:
         self.invocation = invocation
         self._use_login = use_login
-        self.config = config
         self.task_id = ""
         self.message_id = ""
         self.finding_card = True
@@ -61,14 +60,11 @@ class Session:
         self.config = withhold_credentials(config, typed=typed)
         self._client: Client | None = None
         self._trace: HttpClient | None = None
-        self._target: AgentTarget | None = None
 
-    @property
+    @cached_property
     def target(self) -> AgentTarget:
         """The agent that was named, and where it is."""
-        if self._target is None:
-            self._target = resolve_target(self.agent)
-        return self._target
+        return resolve_target(self.agent)
 
     @property
     def client(self) -> Client:

@@ -4,7 +4,7 @@ credentials and headers, over which transports, in which version.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -44,7 +44,7 @@ class AgentTarget(Struct, frozen=True):
 
 
 def split_target(
-    typed: Sequence[str], flags: Mapping[str, Any], config: ClientConfiguration
+    arguments: tuple[str, ...], flags: Mapping[str, Any], config: ClientConfiguration
 ) -> tuple[str, tuple[str, ...]]:
     """The agent and the other arguments. Without -a, a first argument that is a URL is the agent.
 
@@ -53,7 +53,6 @@ def split_target(
     Raises:
         Misuse: no agent is named.
     """
-    arguments = tuple(typed)
     if "agent_card" in flags:
         return str(flags["agent_card"]), arguments
     if arguments and arguments[0].startswith(_SCHEMES):
@@ -68,13 +67,12 @@ def split_target(
     return agent, arguments
 
 
-def only_target(typed: Sequence[str], flags: Mapping[str, Any], config: ClientConfiguration) -> str:
+def only_target(arguments: tuple[str, ...], flags: Mapping[str, Any], config: ClientConfiguration) -> str:
     """The agent of a command that takes no other argument, however it is spelled.
 
     Raises:
         Misuse: none is named, or two.
     """
-    arguments = tuple(typed)
     if len(arguments) > 1 or (arguments and "agent_card" in flags):
         raise Misuse(f"one agent at a time: {' '.join(arguments)!r} is too much")
     agent = arguments[0] if arguments else config.text("agent-card")
