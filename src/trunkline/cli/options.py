@@ -15,7 +15,7 @@ COMPLETING = "_TRUNKLINE_COMPLETE"
 Kind = Literal["text", "flag", "list", "seconds", "count", "secret", "object", "choice"]
 
 
-class Option(Struct, frozen=True, kw_only=True):
+class Option(Struct, frozen=True):
     """One option. `lasting` says whether the environment and files may set it."""
 
     name: str
@@ -43,133 +43,106 @@ class Option(Struct, frozen=True, kw_only=True):
 
 _TABLE = (
     Option(
-        name="agent-card", short="-a", metavar="REF",
-        help="The agent: a host, a URL, a card's URL or a card's file.",
+        "agent-card", "The agent: a host, a URL, a card's URL or a card's file.", short="-a", metavar="REF"
+    ),
+    Option("output", "The format.", kind="choice", short="-o", default="text", choices=("text", "json")),
+    Option("json", "The same as -o json.", kind="flag", lasting=False),
+    Option("stream", "Follow live; with -o json one object per line.", kind="flag", lasting=False),
+    Option("verbose", "Show all that was sent and received.", kind="flag"),
+    Option("debug", "Show on standard error how it is done, and the wire without secrets.", kind="flag"),
+    Option(
+        "bearer", "Bearer token. Others on this machine can read a flag: prefer the variable.",
+        kind="secret", metavar="TOKEN",
     ),
     Option(
-        name="output", short="-o", kind="choice", choices=("text", "json"), default="text",
-        help="The format.",
-    ),
-    Option(name="json", kind="flag", lasting=False, help="The same as -o json."),
-    Option(
-        name="stream", kind="flag", lasting=False,
-        help="Follow live; with -o json one object per line.",
-    ),
-    Option(name="verbose", kind="flag", help="Show all that was sent and received."),
-    Option(
-        name="debug", kind="flag",
-        help="Show on standard error how it is done, and the wire without secrets.",
+        "api-key", "API key. Others on this machine can read a flag: prefer the variable.",
+        kind="secret", metavar="KEY",
     ),
     Option(
-        name="bearer", kind="secret", metavar="TOKEN",
-        help="Bearer token. Others on this machine can read a flag: prefer the variable.",
+        "svc-param", "A service parameter, sent as a header; repeatable.", kind="list", metavar="NAME:VALUE"
     ),
     Option(
-        name="api-key", kind="secret", metavar="KEY",
-        help="API key. Others on this machine can read a flag: prefer the variable.",
+        "transport", "JSONRPC, HTTP+JSON or DELEGATE; repeatable, best first; the card's order unless told.",
+        kind="list", metavar="BINDING",
     ),
     Option(
-        name="svc-param", kind="list", metavar="NAME:VALUE",
-        help="A service parameter, sent as a header; repeatable.",
+        "a2a-version", "The protocol version to speak; below 1.0 only when it is told.",
+        metavar="VERSION", default="1.0",
+    ),
+    Option("insecure", "Do not check TLS certificates; for development only.", kind="flag"),
+    Option("timeout", "How long to wait in all.", kind="seconds", metavar="DURATION", default="5m"),
+    Option(
+        "config", "A .env file to read in place of the one found here or above.",
+        metavar="FILE", lasting=False,
     ),
     Option(
-        name="transport", kind="list", metavar="BINDING",
-        help="JSONRPC, HTTP+JSON or DELEGATE; repeatable, best first; the card's order unless told.",
+        "poll-interval", "How often to ask while waiting where the agent does not stream.",
+        kind="seconds", metavar="DURATION", default="2s",
     ),
     Option(
-        name="a2a-version", metavar="VERSION", default="1.0",
-        help="The protocol version to speak; below 1.0 only when it is told.",
-    ),
-    Option(name="insecure", kind="flag", help="Do not check TLS certificates; for development only."),
-    Option(name="timeout", kind="seconds", metavar="DURATION", default="5m", help="How long to wait in all."),
-    Option(
-        name="config", metavar="FILE", lasting=False,
-        help="A .env file to read in place of the one found here or above.",
+        "wait", "Wait until the task ends or asks for something; `send` does, unless --async is told.",
+        kind="flag", aliases=("watch",),
     ),
     Option(
-        name="poll-interval", kind="seconds", metavar="DURATION", default="2s",
-        help="How often to ask while waiting where the agent does not stream.",
+        "async", "Do not wait: print the ids at once.",
+        kind="flag", aliases=("return-immediately", "no-wait"),
+    ),
+    Option("fail", "Exit code 1 if the task ends in any way but completed.", kind="flag", lasting=False),
+    Option("context-id", "The context to go on in, or to list.", metavar="ID"),
+    Option("task-id", "The task to go on with.", metavar="ID"),
+    Option("metadata", "Metadata of the request, a JSON object.", kind="object", metavar="JSON"),
+    Option("skill", "The skill to ask for.", metavar="ID"),
+    Option("text", "A part of text; repeatable.", kind="list", metavar="TEXT", lasting=False),
+    Option(
+        "file", "A part that is a file, sent along, or the address of one; repeatable.",
+        kind="list", metavar="PATH|URL", lasting=False,
     ),
     Option(
-        name="wait", kind="flag", aliases=("watch",),
-        help="Wait until the task ends or asks for something; `send` does, unless --async is told.",
+        "data", "A part of data: JSON itself, from a file, or from standard input; repeatable.",
+        kind="list", metavar="JSON|PATH|-", lasting=False,
     ),
+    Option("media-type", "The media type of the part before it.", kind="list", metavar="TYPE", lasting=False),
+    Option("history", "How many messages of its history to bring.", kind="count", metavar="N"),
+    Option("status", "Only tasks in this state.", metavar="STATE", lasting=False),
+    Option("page-size", "How many tasks at most.", kind="count", metavar="N", default="50"),
+    Option("page-token", "Go on where a page ended.", metavar="TOKEN", lasting=False),
+    Option("artifacts", "Bring the artifacts too.", kind="flag"),
+    Option("validate", "Check the card; exit code 1 if it is wrong.", kind="flag", lasting=False),
+    Option("extended", "The card for callers who are known.", kind="flag", lasting=False),
+    Option("dir", "Where to.", metavar="DIR", default="."),
+    Option("force", "Write over files that are there.", kind="flag", lasting=False),
+    Option("url", "Where the webhook is.", metavar="URL", lasting=False),
+    Option("id", "The config's id; the agent's choice unless told.", metavar="ID", lasting=False),
+    Option("token", "What the webhook is shown.", kind="secret", metavar="TEXT", lasting=False),
+    Option("scheme", "The scheme of its Authorization header.", metavar="NAME", lasting=False),
+    Option("credentials", "What follows the scheme.", kind="secret", metavar="TEXT", lasting=False),
     Option(
-        name="async", kind="flag", aliases=("return-immediately", "no-wait"),
-        help="Do not wait: print the ids at once.",
+        "flow", "The OAuth flow: by device code or by client credentials; as the card says unless told.",
+        kind="choice", choices=("device", "client"), lasting=False,
     ),
+    Option("client-id", "The OAuth client.", metavar="ID"),
+    Option("client-secret", "Its secret; prefer the variable.", kind="secret", metavar="TEXT"),
+    # Only as a flag: a file that was found must not say where a secret goes.
     Option(
-        name="fail", kind="flag", lasting=False,
-        help="Exit code 1 if the task ends in any way but completed.",
+        "token-url", "Where the token is asked for; the card's, unless told.", metavar="URL", lasting=False
     ),
-    Option(name="context-id", metavar="ID", help="The context to go on in, or to list."),
-    Option(name="task-id", metavar="ID", help="The task to go on with."),
-    Option(name="metadata", kind="object", metavar="JSON", help="Metadata of the request, a JSON object."),
-    Option(name="skill", metavar="ID", help="The skill to ask for."),
-    Option(name="text", kind="list", lasting=False, metavar="TEXT", help="A part of text; repeatable."),
+    Option("scope", "A scope to ask for; repeatable; the card's unless told.", kind="list", metavar="NAME"),
     Option(
-        name="file", kind="list", lasting=False, metavar="PATH|URL",
-        help="A part that is a file, sent along, or the address of one; repeatable.",
+        "format", "Whose shape the tools have.",
+        kind="choice", default="openai", choices=("openai", "responses", "anthropic", "mcp"), lasting=False,
     ),
+    Option("allow", "Only this skill; repeatable.", kind="list", metavar="SKILL", lasting=False),
+    Option("deny", "Not this skill; repeatable.", kind="list", metavar="SKILL", lasting=False),
+    Option("tag", "Only with this tag; repeatable.", kind="list", metavar="TAG", lasting=False),
+    Option("prefix", "What names begin with.", metavar="TEXT", default="a2a", lasting=False),
+    Option("agents", "A file that lists agents, in YAML or JSON.", metavar="FILE", lasting=False),
+    Option("call", "Call this tool.", metavar="NAME", lasting=False),
+    Option("arguments", "What to call it with, a JSON object.", kind="object", metavar="JSON", lasting=False),
     Option(
-        name="data", kind="list", lasting=False, metavar="JSON|PATH|-",
-        help="A part of data: JSON itself, from a file, or from standard input; repeatable.",
+        "hand-off", "How long a call waits for its task before it is handed over by an id.",
+        kind="seconds", metavar="DURATION", default="50s", lasting=False,
     ),
-    Option(
-        name="media-type", kind="list", lasting=False, metavar="TYPE",
-        help="The media type of the part before it.",
-    ),
-    Option(name="history", kind="count", metavar="N", help="How many messages of its history to bring."),
-    Option(name="status", metavar="STATE", lasting=False, help="Only tasks in this state."),
-    Option(name="page-size", kind="count", metavar="N", default="50", help="How many tasks at most."),
-    Option(name="page-token", metavar="TOKEN", lasting=False, help="Go on where a page ended."),
-    Option(name="artifacts", kind="flag", help="Bring the artifacts too."),
-    Option(name="validate", kind="flag", lasting=False, help="Check the card; exit code 1 if it is wrong."),
-    Option(name="extended", kind="flag", lasting=False, help="The card for callers who are known."),
-    Option(name="dir", metavar="DIR", default=".", help="Where to."),
-    Option(name="force", kind="flag", lasting=False, help="Write over files that are there."),
-    Option(name="url", metavar="URL", lasting=False, help="Where the webhook is."),
-    Option(name="id", metavar="ID", lasting=False, help="The config's id; the agent's choice unless told."),
-    Option(name="token", kind="secret", lasting=False, metavar="TEXT", help="What the webhook is shown."),
-    Option(name="scheme", metavar="NAME", lasting=False, help="The scheme of its Authorization header."),
-    Option(
-        name="credentials", kind="secret", metavar="TEXT", lasting=False,
-        help="What follows the scheme.",
-    ),
-    Option(
-        name="flow", kind="choice", choices=("device", "client"), lasting=False,
-        help="The OAuth flow: by device code or by client credentials; as the card says unless told.",
-    ),
-    Option(name="client-id", metavar="ID", help="The OAuth client."),
-    Option(name="client-secret", kind="secret", metavar="TEXT", help="Its secret; prefer the variable."),
-    Option(
-        # Only as a flag: a file that was found must not say where a secret goes.
-        name="token-url", metavar="URL", lasting=False,
-        help="Where the token is asked for; the card's, unless told.",
-    ),
-    Option(
-        name="scope", kind="list", metavar="NAME",
-        help="A scope to ask for; repeatable; the card's unless told.",
-    ),
-    Option(
-        name="format", kind="choice", choices=("openai", "responses", "anthropic", "mcp"), default="openai",
-        lasting=False, help="Whose shape the tools have.",
-    ),
-    Option(name="allow", kind="list", lasting=False, metavar="SKILL", help="Only this skill; repeatable."),
-    Option(name="deny", kind="list", lasting=False, metavar="SKILL", help="Not this skill; repeatable."),
-    Option(name="tag", kind="list", lasting=False, metavar="TAG", help="Only with this tag; repeatable."),
-    Option(name="prefix", lasting=False, default="a2a", metavar="TEXT", help="What names begin with."),
-    Option(name="agents", lasting=False, metavar="FILE", help="A file that lists agents, in YAML or JSON."),
-    Option(name="call", lasting=False, metavar="NAME", help="Call this tool."),
-    Option(
-        name="arguments", kind="object", lasting=False, metavar="JSON",
-        help="What to call it with, a JSON object.",
-    ),
-    Option(
-        name="hand-off", kind="seconds", metavar="DURATION", default="50s", lasting=False,
-        help="How long a call waits for its task before it is handed over by an id.",
-    ),
-    Option(name="kit", metavar="DIR", help="A checkout of a2aproject/a2a-tck."),
+    Option("kit", "A checkout of a2aproject/a2a-tck.", metavar="DIR"),
 )  # fmt: skip
 OPTIONS = {option.name: option for option in _TABLE}
 
