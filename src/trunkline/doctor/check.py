@@ -5,19 +5,21 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from enum import Enum
-from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from trunkline.doctor.exchange import Evidence, ProbeExchange
+from trunkline.doctor.exchange import Evidence, NotPossible, ProbeExchange
 
 if TYPE_CHECKING:
-    from trunkline.doctor.probe import InterfaceProbe, ProbeAnswer
+    from trunkline.doctor.probe import InterfaceProbe, ProbeAnswer, ProbeStream
     from trunkline.doctor.subject import Subject
 
-    AgentCheck = Callable[[Subject], Awaitable["CheckVerdict"]]
-    InterfaceCheck = Callable[[InterfaceProbe], Awaitable["CheckVerdict"]]
+    AgentCheck = Callable[[Subject], Awaitable[None]]
+    InterfaceCheck = Callable[[InterfaceProbe], Awaitable[None]]
+    Shown = ProbeExchange | ProbeAnswer | ProbeStream
+
+AnyCheck = Callable[[Any], Awaitable[None]]
 
 
 class Severity(Enum):
@@ -37,46 +39,44 @@ class CheckOutcome(Enum):
     UNKNOWN = "unknown"
 
 
-class CheckVerdict(Struct, frozen=True):
-    """The outcome of one run of a check, what was seen, and the exchanges that show it."""
+class CheckFailed(Exception):  # noqa: N818 - it is no error: the agent does something wrong
+    """A check has failed; it holds what was seen, and the exchanges that show it."""
 
-    outcome: CheckOutcome
-    seen: str = ""
-    exchanges: tuple[ProbeExchange, ...] = ()
-
-
-PASSED = CheckVerdict(CheckOutcome.PASSED)
+    def __init__(self, seen: str, *shown: Shown) -> None:
+        super().__init__(seen)
+        self.exchanges = tuple(one if isinstance(one, ProbeExchange) else one.exchange for one in shown)
 
 
-def failed(seen: str, *exchanges: ProbeExchange) -> CheckVerdict:
-    """The verdict that the agent does it wrong."""
-    return CheckVerdict(CheckOutcome.FAILED, seen, exchanges)
+# A check passes if it comes to its end. On the way these say what must hold for that.
+def expect(good: object, seen: str, *shown: Shown) -> None:
+    """Go on if it is good; what was seen is shown with its exchanges.
+
+    Raises:
+        CheckFailed: it is not.
+    """
+    if not good:
+        raise CheckFailed(seen, *shown)
 
 
-def skipped(why: str) -> CheckVerdict:
-    """The verdict that the check does not apply to this agent."""
-    return CheckVerdict(CheckOutcome.SKIPPED, why)
-
-
-def unknown(why: str, *exchanges: ProbeExchange) -> CheckVerdict:
-    """The verdict that it could not be found out."""
-    return CheckVerdict(CheckOutcome.UNKNOWN, why, exchanges)
-
-
-def judge(good: object, seen: str, *exchanges: ProbeExchange) -> CheckVerdict:
-    """Passed if it is good, else failed with what was seen."""
-    return PASSED if good else failed(seen, *exchanges)
-
-
-def judge_answer(good: object, answer: ProbeAnswer, request: str = "") -> CheckVerdict:
-    """Passed if it is good, else failed with a summary of the answer, after the request that led to it."""
+def expect_answer(good: object, answer: Shown, request: str = "") -> None:
+    """The same with a summary of the answer as what was seen, after the request that led to it."""
     summary = answer.summary()
-    return judge(good, f"{request} gives {summary}" if request else summary, answer.exchange)
+    expect(good, f"{request} gives {summary}" if request else summary, answer)
 
 
-def refused_with(answer: ProbeAnswer, *codes: int, request: str = "") -> CheckVerdict:
-    """Passed if the answer is a refusal with one of these codes."""
-    return judge_answer(any(answer.is_code(code) for code in codes), answer, request)
+def expect_refusal(answer: ProbeAnswer, *codes: int, request: str = "") -> None:
+    """Go on if the answer is a refusal with one of these codes."""
+    expect_answer(any(answer.is_code(code) for code in codes), answer, request)
+
+
+def assume(holds: object, otherwise: str) -> None:
+    """Go on if this holds, without which the check does not apply to this agent.
+
+    Raises:
+        NotPossible: it does not.
+    """
+    if not holds:
+        raise NotPossible(otherwise)
 
 
 class Check(Struct, frozen=True, kw_only=True):
@@ -91,6 +91,8 @@ class Check(Struct, frozen=True, kw_only=True):
     about: str
     means: str
     fix: str
+    # Of the agent as a whole it is given the subject, else the probe of an interface.
+    run: AnyCheck
     # For which bindings and versions it is done; none where it is of the agent as a whole.
     bindings: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
@@ -98,12 +100,8 @@ class Check(Struct, frozen=True, kw_only=True):
     first: bool = False
     # Comes when the others have ended: looks at what they have seen, or needs quiet.
     late: bool = False
-    # Makes tasks.
-    sends: bool = False
     # What the card must declare for it to be done.
     needs: str = ""
-    of_agent: AgentCheck | None = None
-    of_interface: InterfaceCheck | None = None
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -141,12 +139,7 @@ class CheckScope(TypedDict, total=False):
     versions: tuple[str, ...]
     first: bool
     late: bool
-    sends: bool
     needs: str
-
-
-_AgentCheck = TypeVar("_AgentCheck", bound="AgentCheck")
-_InterfaceCheck = TypeVar("_InterfaceCheck", bound="InterfaceCheck")
 
 
 class Family:
@@ -162,44 +155,36 @@ class Family:
         self.name = name
         self._scope = scope
 
-    def agent(self, name: str, severity: Severity, reference: str) -> Callable[[_AgentCheck], _AgentCheck]:
+    def agent(self, name: str, severity: Severity, reference: str) -> Callable[[AgentCheck], AgentCheck]:
         """Register a check of the agent as a whole."""
-
-        def register(run: _AgentCheck) -> _AgentCheck:
-            check = self._described(name, severity, reference, run)
-            _add(replace(check, of_agent=run, late=self._scope.get("late", False)))
-            return run
-
-        return register
+        return self._register(name, severity, reference, self._scope)
 
     def interface(
         self, name: str, severity: Severity, reference: str, **scope: Unpack[CheckScope]
-    ) -> Callable[[_InterfaceCheck], _InterfaceCheck]:
+    ) -> Callable[[InterfaceCheck], InterfaceCheck]:
         """Register a check of each interface; a scope that is given here stands before the family's."""
+        where = CheckScope(bindings=ANY, versions=BOTH) | self._scope | scope
+        return self._register(name, severity, reference, where)
 
-        def register(run: _InterfaceCheck) -> _InterfaceCheck:
-            check = self._described(name, severity, reference, run)
-            where = CheckScope(bindings=ANY, versions=BOTH) | self._scope | scope
-            _add(replace(check, of_interface=run, **where))
+    def _register(
+        self, name: str, severity: Severity, reference: str, scope: CheckScope
+    ) -> Callable[[AnyCheck], AnyCheck]:
+        def register(run: AnyCheck) -> AnyCheck:
+            if name in CHECKS:
+                raise ValueError(f"two checks are called {name}")
+            about, _, rest = (inspect.getdoc(run) or "").partition("\n\nMeans: ")
+            means, fix = (" ".join(part.split()) for part in rest.partition("\nFix: ")[::2])
+            CHECKS[name] = Check(
+                name=name,
+                family=self.name,
+                severity=severity,
+                reference=reference,
+                about=about,
+                means=means,
+                fix=fix,
+                run=run,
+                **scope,
+            )
             return run
 
         return register
-
-    def _described(self, name: str, severity: Severity, reference: str, run: object) -> Check:
-        about, _, rest = (inspect.getdoc(run) or "").partition("\n\nMeans: ")
-        means, fix = (" ".join(part.split()) for part in rest.partition("\nFix: ")[::2])
-        return Check(
-            name=name,
-            family=self.name,
-            severity=severity,
-            reference=reference,
-            about=about,
-            means=means,
-            fix=fix,
-        )
-
-
-def _add(check: Check) -> None:
-    if check.name in CHECKS:
-        raise ValueError(f"two checks are called {check.name}")
-    CHECKS[check.name] = check

@@ -1,7 +1,7 @@
 """Requests with a deadline, and the record of each: what was sent and what came back.
 
 Nothing here raises for what an agent does: silence, a cut connection and nonsense are things to record.
-Where the doctor's own rules keep it from calling, `NotCalled` says so.
+Where the doctor's own rules keep it from calling, `Undecided` says so.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class NotPossible(Exception):  # noqa: N818 - it is no error: what a check needs
     """A check cannot be done; the text says why. It becomes a skipped one."""
 
 
-class NotCalled(NotPossible):
-    """The doctor itself does not call there, which says nothing of the agent. The outcome stays unknown."""
+class Undecided(NotPossible):
+    """Whether the agent does it right cannot be found out; the text says why. The outcome stays unknown."""
 
 
 class Evidence(Struct, frozen=True):
@@ -159,7 +159,7 @@ class ProbeClient:
             except TrunklineError as error:
                 if isinstance(error, Unreachable) and error.reason == "refused":
                     host = urlsplit(exchange.request.url).hostname
-                    raise NotCalled(
+                    raise Undecided(
                         f"the doctor does not follow the card into a private network, to {host}; "
                         "if that is the agent, examine it at that address"
                     ) from None

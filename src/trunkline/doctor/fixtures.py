@@ -225,9 +225,8 @@ class Fixtures:
         """The stream of a plain message, with at least one frame.
 
         Raises:
-            NotPossible: streams are not declared, or none came.
+            NotPossible: none came.
         """
-        self._probe.subject.needs("streaming")
         stream = await self.streamed()
         if not stream.is_stream or not stream.frames:
             raise NotPossible("no stream came; see stream-works")
@@ -257,12 +256,10 @@ class Fixtures:
 
     async def _followed_unknown(self) -> ProbeStream:
         """A subscription to a task that never was."""
-        self._probe.subject.needs("streaming")
         return await self._probe.follow("subscribe", {"id": new_id()}, timeout_s=self._probe.client.timeout_s)
 
     async def _followed_ended(self) -> ProbeStream:
         """A subscription to a task that has ended."""
-        self._probe.subject.needs("streaming")
         task = await self.ended()
         return await self._probe.follow(
             "subscribe", {"id": task["id"]}, timeout_s=self._probe.client.timeout_s

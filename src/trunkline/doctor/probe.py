@@ -173,6 +173,11 @@ class ProbeAnswer(Struct, frozen=True):
         return found.value if found is not None and found.kind == "task" else {}
 
     @property
+    def tasks(self) -> list[dict[str, Any]]:
+        """The tasks in a page of a list; none if the result is no page."""
+        return objects(at(self.result, "tasks"))
+
+    @property
     def error_infos(self) -> list[dict[str, Any]]:
         """The ErrorInfo objects of a refusal."""
         return [one for one in self.details if one.get("@type") == "type.googleapis.com/google.rpc.ErrorInfo"]
@@ -394,9 +399,9 @@ class InterfaceProbe:
         found = protocol_object(body)
         if found is not None:
             self.received.append((found, exchange))
-        for task in objects(at(body, "tasks")):
-            self.received.append((ProtocolObject("task", task, "task"), exchange))
-        return ProbeAnswer(exchange, result=body)
+        answer = ProbeAnswer(exchange, result=body)
+        self.received += [(ProtocolObject("task", task, "task"), exchange) for task in answer.tasks]
+        return answer
 
     def _refusal(self, exchange: ProbeExchange, error: object) -> ProbeAnswer:
         details = objects(at(error, "data" if self.is_rpc else "details"))

@@ -10,15 +10,13 @@ from msgspec import Struct
 from trunkline.doctor.check import (
     FAMILIES,
     Check,
+    CheckFailed,
     CheckOutcome,
-    CheckVerdict,
     Finding,
     Severity,
-    skipped,
-    unknown,
 )
 from trunkline.doctor.checks import CHECKS
-from trunkline.doctor.exchange import NotCalled, NotPossible
+from trunkline.doctor.exchange import NotPossible, Undecided
 from trunkline.doctor.json_access import TERMINAL, text
 from trunkline.doctor.probe import InterfaceProbe
 from trunkline.doctor.subject import DoctorOptions, Subject, host_of, is_loopback
@@ -35,6 +33,11 @@ _CLEANUP_SHARE = 0.1
 _LATE_SHARE = 0.05
 _CLEANUP_S = 2.0
 
+_OUTCOMES = {
+    CheckFailed: CheckOutcome.FAILED,
+    NotPossible: CheckOutcome.SKIPPED,
+    Undecided: CheckOutcome.UNKNOWN,
+}
 _Work = tuple[Check, InterfaceProbe | None]
 
 
@@ -142,9 +145,8 @@ async def _findings(subject: Subject) -> list[Finding]:
 
 def _probes(check: Check, subject: Subject) -> Iterator[InterfaceProbe | None]:
     """Where a check is done: once, at each interface that it is for, or at the first of each version."""
-    if check.of_agent is not None:
+    if not check.bindings:
         yield None
-        return
     versions: set[str] = set()
     for probe in subject.probes:
         fits = probe.binding in check.bindings and probe.version in check.versions
@@ -177,8 +179,8 @@ async def _run_all(
         elif check.name == why.check:
             findings.append(why)
         else:
-            verdict = skipped(f"nothing is examined there; see {why.check}")
-            findings.append(_finding(check, probe, verdict, subject))
+            unseen = NotPossible(f"nothing is examined there; see {why.check}")
+            findings.append(_finding(check, probe, subject, unseen))
     tasks = [asyncio.create_task(_run(check, subject, probe)) for check, probe in work]
     limit_s = subject.client.deadline - asyncio.get_running_loop().time() - reserve_s
     try:
@@ -188,9 +190,9 @@ async def _run_all(
         for task in tasks:
             task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    late = unknown(f"there was no time left: the whole examination has {subject.options.timeout_s:g} s")
+    late = Undecided(f"there was no time left: the whole examination has {subject.options.timeout_s:g} s")
     return findings + [
-        _finding(check, probe, late, subject) if task.cancelled() else task.result()
+        _finding(check, probe, subject, late) if task.cancelled() else task.result()
         for (check, probe), task in zip(work, tasks, strict=True)
     ]
 
@@ -199,32 +201,28 @@ async def _run(check: Check, subject: Subject, probe: InterfaceProbe | None) -> 
     try:
         if check.needs:
             subject.needs(check.needs)
-        if check.of_interface is not None and probe is not None:
-            verdict = await check.of_interface(probe)
-        elif check.of_agent is not None:
-            verdict = await check.of_agent(subject)
-        else:
-            verdict = skipped("there is no interface for it")
-    except NotCalled as why:
-        verdict = unknown(str(why))
-    except NotPossible as why:
-        verdict = skipped(str(why))
-    return _finding(check, probe, verdict, subject)
+        await check.run(probe or subject)
+    except (CheckFailed, NotPossible) as end:
+        return _finding(check, probe, subject, end)
+    return _finding(check, probe, subject, None)
 
 
-def _finding(check: Check, probe: InterfaceProbe | None, verdict: CheckVerdict, subject: Subject) -> Finding:
-    bad = verdict.outcome is CheckOutcome.FAILED
-    shown = verdict.exchanges
-    if not shown and check.of_agent is not None and subject.card:
+def _finding(
+    check: Check, probe: InterfaceProbe | None, subject: Subject, end: CheckFailed | NotPossible | None
+) -> Finding:
+    """What a check found: nothing if it came to its end, else what ended it before."""
+    bad = isinstance(end, CheckFailed)
+    shown = end.exchanges if bad else ()
+    if not shown and probe is None and subject.card:
         shown = (subject.card_exchange,)
     return Finding(
         check=check.name,
         family=check.family,
         severity=check.severity,
-        outcome=verdict.outcome,
+        outcome=CheckOutcome.PASSED if end is None else _OUTCOMES[type(end)],
         reference=check.reference,
         where="" if probe is None else probe.name,
-        seen=subject.client.redacted(verdict.seen),
+        seen="" if end is None else subject.client.redacted(str(end)),
         means=check.means if bad else "",
         fix=check.fix if bad else "",
         evidence=tuple(map(subject.client.evidence, shown)) if bad else (),

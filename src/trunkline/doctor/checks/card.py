@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from trunkline.doctor.check import ERROR, INFO, PASSED, WARNING, CheckVerdict, Family, failed, judge, skipped
+from trunkline.doctor.check import ERROR, INFO, WARNING, Family, assume, expect, expect_answer
 from trunkline.doctor.json_access import items, members, objects, parsed, snake_members, text
 from trunkline.doctor.subject import CARD, LEGACY, Subject, is_card
 from trunkline.net.http import HttpRequest
@@ -17,34 +17,32 @@ discovery = Family("discovery")
 
 
 @discovery.agent("card-found", ERROR, "§8.2, CARD-01, AG-01")
-async def found(subject: Subject) -> CheckVerdict:
+async def found(subject: Subject) -> None:
     """The card is at the well-known path of 0.3 and 1.0.
 
     Means: Clients look for the card at /.well-known/agent-card.json and find nothing, so they cannot call.
     Fix: Serve the card as JSON with status 200 at /.well-known/agent-card.json.
     """
     seen = subject.cards.get(CARD) or await subject.get_card(subject.base + CARD)
-    return judge(is_card(seen), seen.summary(), seen)
+    expect_answer(is_card(seen), seen)
 
 
 @discovery.agent("card-legacy-path", WARNING, "0.2.6 §5.3, AG-01")
-async def legacy(subject: Subject) -> CheckVerdict:
+async def legacy(subject: Subject) -> None:
     """The card is at the older path too, and is the same.
 
     Means: Older clients look at /.well-known/agent.json; to them this agent does not exist.
     Fix: Serve the same card at /.well-known/agent.json too.
     """
     seen = subject.cards.get(LEGACY) or await subject.get_card(subject.base + LEGACY)
-    if not is_card(seen):
-        return failed(seen.summary(), seen)
+    expect_answer(is_card(seen), seen)
     newer = subject.cards.get(CARD)
-    if newer is None or newer.status != 200:
-        return PASSED
-    return judge(seen.json == newer.json, "the two paths serve different cards", newer, seen)
+    if newer is not None and newer.status == 200:
+        expect(seen.json == newer.json, "the two paths serve different cards", newer, seen)
 
 
 @discovery.agent("card-content-type", WARNING, "§8.2, CARD-01")
-async def content_type(subject: Subject) -> CheckVerdict:
+async def content_type(subject: Subject) -> None:
     """The card says that it is JSON.
 
     Means: Strict clients refuse a card that is not served as JSON.
@@ -52,25 +50,24 @@ async def content_type(subject: Subject) -> CheckVerdict:
     """
     seen = subject.card_exchange
     good = seen.media_type == "application/json" or seen.media_type.endswith("+json")
-    return judge(good, f"Content-Type is {seen.headers.get('content-type', 'missing')}", seen)
+    expect(good, f"Content-Type is {seen.headers.get('content-type', 'missing')}", seen)
 
 
 @discovery.agent("card-public", WARNING, "§8.2, AG-23")
-async def public(subject: Subject) -> CheckVerdict:
+async def public(subject: Subject) -> None:
     """The card needs no credentials.
 
     Means: Without the card nobody can learn which credentials the agent wants.
     Fix: Serve the public card without credentials; keep what is private for the extended card.
     """
-    if not subject.credentials:
-        return skipped("no credentials were given, and the card came")
+    assume(subject.credentials, "no credentials were given, and the card came")
     path = CARD if CARD in subject.cards and subject.cards[CARD].status == 200 else LEGACY
     seen = await subject.get_card(subject.base + path, known=False)
-    return judge(seen.status == 200, seen.summary(), seen)
+    expect_answer(seen.status == 200, seen)
 
 
 @discovery.agent("card-cache-control", WARNING, "§8.6.1, CARD-06")
-async def cache_control(subject: Subject) -> CheckVerdict:
+async def cache_control(subject: Subject) -> None:
     """The card says how long it may be kept.
 
     Means: Clients do not know how long they may keep the card, and fetch it before every call.
@@ -78,11 +75,11 @@ async def cache_control(subject: Subject) -> CheckVerdict:
     """
     seen = subject.card_exchange
     value = seen.headers.get("cache-control", "")
-    return judge("max-age" in value or "no-" in value, f"Cache-Control is {value or 'missing'}", seen)
+    expect("max-age" in value or "no-" in value, f"Cache-Control is {value or 'missing'}", seen)
 
 
 @discovery.agent("card-etag", WARNING, "§8.6.1, CARD-07")
-async def etag(subject: Subject) -> CheckVerdict:
+async def etag(subject: Subject) -> None:
     """The card has an ETag, and a client that knows it hears 304.
 
     Means: Clients cannot ask whether the card has changed, and load all of it each time.
@@ -90,14 +87,13 @@ async def etag(subject: Subject) -> CheckVerdict:
     """
     seen = subject.card_exchange
     tag = seen.headers.get("etag", "")
-    if not tag:
-        return failed("there is no ETag", seen)
+    expect(tag, "there is no ETag", seen)
     again = await subject.get_card(seen.request.url, headers=(("If-None-Match", tag),))
-    return judge(again.status == 304, f"If-None-Match: {tag} gives HTTP {again.status}", again)
+    expect(again.status == 304, f"If-None-Match: {tag} gives HTTP {again.status}", again)
 
 
 @discovery.agent("card-head", INFO, "RFC 9110 §9.1")
-async def head(subject: Subject) -> CheckVerdict:
+async def head(subject: Subject) -> None:
     """HEAD is answered.
 
     Means: Monitors and proxies that ask by HEAD see an agent that is not there.
@@ -105,7 +101,7 @@ async def head(subject: Subject) -> CheckVerdict:
     """
     url = subject.card_exchange.request.url
     seen = await subject.client.fetch(HttpRequest("HEAD", url, subject.credentials), "card")
-    return judge(200 <= seen.status < 300, seen.summary(), seen)
+    expect_answer(200 <= seen.status < 300, seen)
 
 
 card = Family("card")
@@ -128,7 +124,7 @@ _TYPES = frozenset(("apiKey", "http", "oauth2", "openIdConnect", "mutualTLS"))
 
 
 @card.agent("card-required-members", ERROR, "§4.4.1, CARD-02")
-async def required(subject: Subject) -> CheckVerdict:
+async def required(subject: Subject) -> None:
     """Everything that must be there is there, in the layout of its version.
 
     Means: Clients that check cards refuse this one.
@@ -144,35 +140,34 @@ async def required(subject: Subject) -> CheckVerdict:
     if not newer:
         older = _empty(subject.card, "url", "protocolVersion")
         missing += ["supportedInterfaces"] if len(older) == 2 else older
-    return judge(not missing, f"missing or empty: {', '.join(missing)}")
+    expect(not missing, f"missing or empty: {', '.join(missing)}")
 
 
 @card.agent("card-members-camel-case", ERROR, "§5.5, CARD-09")
-async def camel_case(subject: Subject) -> CheckVerdict:
+async def camel_case(subject: Subject) -> None:
     """No member has an underscore.
 
     Means: Clients do not see members under these names.
     Fix: Spell members in camelCase, such as protocolVersion and defaultInputModes.
     """
     odd = list(snake_members(subject.card))
-    return judge(not odd, f"spelled with underscores: {', '.join(odd[:5])}")
+    expect(not odd, f"spelled with underscores: {', '.join(odd[:5])}")
 
 
 @card.agent("card-layout-matches-version", ERROR, "§4.4.1, A.2")
-async def layout(subject: Subject) -> CheckVerdict:
+async def layout(subject: Subject) -> None:
     """1.0 is declared in the layout of 1.0, older versions in theirs.
 
     Means: The card says one version and has the layout of another; clients pick the wrong dialect or none.
     Fix: List 1.0 interfaces under supportedInterfaces, and keep url and protocolVersion for 0.3.
     """
     declared = text(subject.card.get("protocolVersion"))
-    if declared.startswith("1") and not items(subject.card.get("supportedInterfaces")):
-        return failed(f"protocolVersion is {declared}, but there are no supportedInterfaces")
-    return PASSED
+    good = not declared.startswith("1") or items(subject.card.get("supportedInterfaces"))
+    expect(good, f"protocolVersion is {declared}, but there are no supportedInterfaces")
 
 
 @card.agent("card-interface-members", ERROR, "§8.3.1, CARD-03")
-async def interface_members(subject: Subject) -> CheckVerdict:
+async def interface_members(subject: Subject) -> None:
     """Each interface is whole.
 
     Means: Clients cannot tell where to call or in which protocol.
@@ -184,11 +179,11 @@ async def interface_members(subject: Subject) -> CheckVerdict:
         for index, interface in enumerate(objects(subject.card.get(where)))
         for name in _empty(interface, *names)
     ]
-    return judge(not lacking, "; ".join(lacking))
+    expect(not lacking, "; ".join(lacking))
 
 
 @card.agent("card-interface-version", WARNING, "§3.6, CARD-05")
-async def interface_version(subject: Subject) -> CheckVerdict:
+async def interface_version(subject: Subject) -> None:
     """Versions of interfaces are Major.Minor.
 
     Means: Clients compare Major.Minor; another form may match nothing.
@@ -196,11 +191,11 @@ async def interface_version(subject: Subject) -> CheckVerdict:
     """
     versions = [text(one.get("protocolVersion")) for one in objects(subject.card.get("supportedInterfaces"))]
     odd = [one for one in versions if one and not re.fullmatch(r"[0-9]+\.[0-9]+", one)]
-    return judge(not odd, f"protocolVersion {', '.join(odd)}")
+    expect(not odd, f"protocolVersion {', '.join(odd)}")
 
 
 @card.agent("card-binding-names", WARNING, "§5.8, CARD-13")
-async def bindings(subject: Subject) -> CheckVerdict:
+async def bindings(subject: Subject) -> None:
     """Bindings are the standard ones, or URIs.
 
     Means: Clients do not know this binding and skip the interface.
@@ -210,11 +205,11 @@ async def bindings(subject: Subject) -> CheckVerdict:
     names += [text(one.get("transport")) for one in objects(subject.card.get("additionalInterfaces"))]
     names.append(text(subject.card.get("preferredTransport")))
     odd = [one for one in names if one and one not in ("JSONRPC", "HTTP+JSON", "GRPC") and ":" not in one]
-    return judge(not odd, f"unknown: {', '.join(odd)}")
+    expect(not odd, f"unknown: {', '.join(odd)}")
 
 
 @card.agent("card-skills", ERROR, "§4.4.5, CARD-10")
-async def skills(subject: Subject) -> CheckVerdict:
+async def skills(subject: Subject) -> None:
     """Each skill is whole.
 
     Means: Routers and planners choose by id, description and tags; this skill cannot be chosen.
@@ -224,11 +219,11 @@ async def skills(subject: Subject) -> CheckVerdict:
     for index, skill in enumerate(objects(subject.card.get("skills"))):
         names = _empty(skill, "id", "name", "description") + ([] if items(skill.get("tags")) else ["tags"])
         lacking += [f"skills[{index}].{name}" for name in names]
-    return judge(not lacking, f"missing or empty: {', '.join(lacking[:8])}")
+    expect(not lacking, f"missing or empty: {', '.join(lacking[:8])}")
 
 
 @card.agent("card-skill-ids-unique", ERROR, "§4.4.5")
-async def unique(subject: Subject) -> CheckVerdict:
+async def unique(subject: Subject) -> None:
     """No two skills share an id.
 
     Means: A caller who names a skill may reach another one.
@@ -236,11 +231,11 @@ async def unique(subject: Subject) -> CheckVerdict:
     """
     names = [text(one.get("id")) for one in objects(subject.card.get("skills"))]
     twice = sorted({one for one in names if one and names.count(one) > 1})
-    return judge(not twice, f"used more than once: {', '.join(twice)}")
+    expect(not twice, f"used more than once: {', '.join(twice)}")
 
 
 @card.agent("card-modes", WARNING, "§4.4.1")
-async def modes(subject: Subject) -> CheckVerdict:
+async def modes(subject: Subject) -> None:
     """Modes are media types.
 
     Means: Clients match modes as media types; a word such as `text` matches nothing.
@@ -250,24 +245,23 @@ async def modes(subject: Subject) -> CheckVerdict:
     for skill in objects(subject.card.get("skills")):
         found += [*items(skill.get("inputModes")), *items(skill.get("outputModes"))]
     odd = sorted({str(one) for one in found if not _MEDIA.fullmatch(text(one))})
-    return judge(not odd, f"no media types: {', '.join(odd[:5])}")
+    expect(not odd, f"no media types: {', '.join(odd[:5])}")
 
 
 @card.agent("card-provider", ERROR, "§4.4.2, CARD-10")
-async def provider(subject: Subject) -> CheckVerdict:
+async def provider(subject: Subject) -> None:
     """A provider is whole.
 
     Means: Clients that check cards refuse this one.
     Fix: Give the provider both organization and url, or leave it out.
     """
-    if subject.card.get("provider") is None:
-        return skipped("the card names no provider")
+    assume(subject.card.get("provider") is not None, "the card names no provider")
     lacking = _empty(members(subject.card.get("provider")), "organization", "url")
-    return judge(not lacking, f"provider lacks {', '.join(lacking)}")
+    expect(not lacking, f"provider lacks {', '.join(lacking)}")
 
 
 @card.agent("card-security-schemes", ERROR, "§4.5, CARD-11")
-async def security_schemes(subject: Subject) -> CheckVerdict:
+async def security_schemes(subject: Subject) -> None:
     """Schemes are of a known kind, and requirements name existing ones.
 
     Means: Clients cannot tell which credentials to send.
@@ -277,38 +271,33 @@ async def security_schemes(subject: Subject) -> CheckVerdict:
     wrong = [f"{name} is of no known kind" for name, one in schemes.items() if not _is_scheme(members(one))]
     undescribed = required_schemes(subject.card) - set(schemes)
     wrong += [f"{name} is required but not described" for name in undescribed]
-    return judge(not wrong, "; ".join(sorted(wrong)))
+    expect(not wrong, "; ".join(sorted(wrong)))
 
 
 @card.agent("card-no-secrets", ERROR, "§14.3, CARD-12")
-async def secrets(subject: Subject) -> CheckVerdict:
+async def secrets(subject: Subject) -> None:
     """Nothing in the card looks like a secret.
 
     Means: The card is public: whoever reads it has the secret.
     Fix: Take it out of the card, and make a new one.
     """
     for path, value in _texts(subject.card, ""):
-        if _SECRET.search(value):
-            return failed(f"{path.lstrip('.')} looks like a secret")
-    return PASSED
+        expect(not _SECRET.search(value), f"{path.lstrip('.')} looks like a secret")
 
 
 @card.agent("card-signature", ERROR, "§8.4.2, SIG-01")
-async def signature(subject: Subject) -> CheckVerdict:
+async def signature(subject: Subject) -> None:
     """Each signature says how it was made.
 
     Means: Clients that check signatures refuse the card.
     Fix: Put alg and kid into the protected header of each signature (base64url of a JSON object).
     """
     signatures = objects(subject.card.get("signatures"))
-    if not signatures:
-        return skipped("the card is not signed")
+    assume(signatures, "the card is not signed")
     for index, one in enumerate(signatures):
         header = members(parsed(_decoded(text(one.get("protected")))))
-        lacking = _empty(header, "alg", "kid")
-        if lacking or not text(one.get("signature")):
-            return failed(f"signatures[{index}] lacks {', '.join(lacking) or 'signature'}")
-    return PASSED
+        lacking = _empty(header, "alg", "kid") or _empty(one, "signature")
+        expect(not lacking, f"signatures[{index}] lacks {', '.join(lacking)}")
 
 
 def required_schemes(card: dict[str, Any]) -> set[str]:

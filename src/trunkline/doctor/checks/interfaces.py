@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from urllib.parse import SplitResult, urlsplit
 
 from msgspec.structs import replace
@@ -11,20 +10,16 @@ from trunkline.clock import new_id
 from trunkline.doctor.check import (
     ERROR,
     INFO,
-    PASSED,
     RPC,
     V1,
     WARNING,
-    CheckVerdict,
     Family,
-    failed,
-    judge,
-    judge_answer,
-    refused_with,
-    skipped,
-    unknown,
+    assume,
+    expect,
+    expect_answer,
+    expect_refusal,
 )
-from trunkline.doctor.exchange import NotPossible, encoded
+from trunkline.doctor.exchange import Undecided, encoded
 from trunkline.doctor.json_access import members, objects, text
 from trunkline.doctor.probe import NO_EXTENSION, NO_METHOD, NO_VERSION, NOT_FOUND, InterfaceProbe, ProbeAnswer
 from trunkline.doctor.subject import Subject, is_private, joined, same_origin
@@ -36,31 +31,30 @@ _GIVE_CREDENTIALS = "give the doctor credentials by --key, --bearer or --header"
 
 
 @interfaces.agent("card-url-not-private", ERROR, "AG-02, CARD-12")
-async def not_private(subject: Subject) -> CheckVerdict:
+async def not_private(subject: Subject) -> None:
     """An agent that is found at a public address does not name private ones.
 
     Means: The card sends callers to their own machine or into a private network; calls never arrive.
     Fix: Set the agent's public URL, and build the card's addresses from it instead of the bind address.
     """
-    if is_private(subject.address.hostname or ""):
-        return skipped("the agent itself was asked at a private address")
+    assume(not is_private(subject.address.hostname or ""), "the agent itself was asked at a private address")
     odd = [url for url in _addresses(subject) if is_private(urlsplit(url).hostname or "")]
-    return judge(not odd, f"the card names {', '.join(odd)}")
+    expect(not odd, f"the card names {', '.join(odd)}")
 
 
 @interfaces.agent("card-url-same-host", WARNING, "AG-02")
-async def same_host(subject: Subject) -> CheckVerdict:
+async def same_host(subject: Subject) -> None:
     """The card's addresses are where the card is.
 
     Means: Clients that keep credentials to one host will not call there, and a typing error looks the same.
     Fix: Name the host under which the card is found, unless the endpoint really lives elsewhere.
     """
     odd = [url for url in _addresses(subject) if not _same_host(url, subject.address)]
-    return judge(not odd, f"the card is at {subject.origin} and names {', '.join(odd)}")
+    expect(not odd, f"the card is at {subject.origin} and names {', '.join(odd)}")
 
 
 @interfaces.agent("card-url-answers", ERROR, "§8.3.1, AG-02")
-async def other_port(subject: Subject) -> CheckVerdict:
+async def other_port(subject: Subject) -> None:
     """Somebody answers where the card names another port of its own host.
 
     Means: Whoever goes by the card calls where nobody is; only clients that correct cards get through.
@@ -71,17 +65,14 @@ async def other_port(subject: Subject) -> CheckVerdict:
         for url in _addresses(subject)
         if urlsplit(url).hostname == subject.address.hostname and not _same_host(url, subject.address)
     ]
-    if not near:
-        return skipped("the card names no other port of its host")
+    assume(near, "the card names no other port of its host")
     for url in near:
         seen = await subject.client.fetch(HttpRequest("GET", url), "card")
-        if not seen.status:
-            return failed(f"the card names {url}: {seen.trouble}", seen)
-    return PASSED
+        expect(seen.status, f"the card names {url}: {seen.trouble}", seen)
 
 
 @interfaces.agent("card-url-https", ERROR, "§7.1, SEC-09")
-async def https(subject: Subject) -> CheckVerdict:
+async def https(subject: Subject) -> None:
     """No address in the card leads from https to http, or over the network by http.
 
     Means: Calls and credentials go over the network in the clear.
@@ -90,27 +81,23 @@ async def https(subject: Subject) -> CheckVerdict:
     odd = [url for url in _addresses(subject) if urlsplit(url).scheme == "http"]
     if subject.address.scheme != "https":
         odd = [url for url in odd if not is_private(urlsplit(url).hostname or "")]
-    return judge(not odd, f"the card names {', '.join(odd)}")
+    expect(not odd, f"the card names {', '.join(odd)}")
 
 
 @interfaces.agent("interface-listed", ERROR, "§8.3.1, CARD-03")
-async def listed(subject: Subject) -> CheckVerdict:
+async def listed(subject: Subject) -> None:
     """There is at least one interface that can be examined.
 
     Means: Nobody knows where to call.
     Fix: List at least one interface with its url.
     """
-    if subject.probes:
-        return PASSED
-    if list(_addresses(subject)):
-        return skipped(
-            "the doctor speaks JSONRPC of 1.0 and 0.3 and HTTP+JSON of 1.0; none of them is listed"
-        )
-    return failed("the card lists no interface")
+    spoken = "the doctor speaks JSONRPC of 1.0 and 0.3 and HTTP+JSON of 1.0; none of them is listed"
+    assume(subject.probes or not _addresses(subject), spoken)
+    expect(subject.probes, "the card lists no interface")
 
 
 @interfaces.interface("interface-answers", ERROR, "§8.3.1, CARD-03, AG-02")
-async def answers(probe: InterfaceProbe) -> CheckVerdict:
+async def answers(probe: InterfaceProbe) -> None:
     """A read is answered in the interface's own binding, in time.
 
     Means: Nobody who follows the card reaches the agent this way.
@@ -123,12 +110,12 @@ async def answers(probe: InterfaceProbe) -> CheckVerdict:
     else:
         good = 0 < answer.exchange.status < 500 and answer.exchange.json is not None
     if answer.is_unauthorized:
-        return unknown(f"{answer.summary()}; {_GIVE_CREDENTIALS}", answer.exchange)
-    return judge(good, answer.exchange.summary(), answer.exchange)
+        raise Undecided(f"{answer.summary()}; {_GIVE_CREDENTIALS}")
+    expect(good, answer.exchange.summary(), answer)
 
 
 @interfaces.interface("interface-speaks-version", ERROR, "§3.6, CARD-03")
-async def speaks(probe: InterfaceProbe) -> CheckVerdict:
+async def speaks(probe: InterfaceProbe) -> None:
     """A read in the declared version is understood.
 
     Means: The card declares a version that is not spoken; every call of such a client fails.
@@ -136,35 +123,35 @@ async def speaks(probe: InterfaceProbe) -> CheckVerdict:
     """
     answer = await probe.get_unknown()
     wrong = answer.is_code(NO_VERSION) or (probe.is_rpc and answer.is_code(NO_METHOD))
-    return judge(not wrong, f"declared {probe.interface.declared}: {answer.summary()}", answer.exchange)
+    expect(not wrong, f"declared {probe.interface.declared}: {answer.summary()}", answer)
 
 
 @interfaces.interface("unknown-task", ERROR, "§3.1.3, GET-02, AG-11")
-async def unknown_task(probe: InterfaceProbe) -> CheckVerdict:
+async def unknown_task(probe: InterfaceProbe) -> None:
     """A task that never was is not found.
 
     Means: Clients cannot tell a task that is gone from a broken agent, and go on asking.
     Fix: Answer TaskNotFound (-32001; HTTP 404) for a task id that nobody knows.
     """
     answer = await probe.get_unknown()
-    return refused_with(answer, NOT_FOUND)
+    expect_refusal(answer, NOT_FOUND)
 
 
 @interfaces.interface("interface-trailing-slash", INFO, "RFC 3986 §6.2.3", bindings=RPC, first=True)
-async def trailing_slash(probe: InterfaceProbe) -> CheckVerdict:
+async def trailing_slash(probe: InterfaceProbe) -> None:
     """The endpoint answers with a slash at its end.
 
     Means: Some clients join addresses with a slash at the end, and are not answered.
     Fix: Route the endpoint with and without a trailing slash.
     """
     if probe.url.endswith("/"):
-        return PASSED
+        return
     request = probe.request("get", {"id": new_id()})
     answer = await probe.ask(replace(request, url=f"{request.url}/"))
-    return judge(answer.code or answer.result is not None, answer.exchange.summary(), answer.exchange)
+    expect(answer.code or answer.result is not None, answer.exchange.summary(), answer)
 
 
-def _addresses(subject: Subject) -> Iterator[str]:
+def _addresses(subject: Subject) -> list[str]:
     """Every address on the card, once."""
     card = subject.card
     found = [text(card.get("url"))]
@@ -173,8 +160,7 @@ def _addresses(subject: Subject) -> Iterator[str]:
     listed = objects(card.get("supportedInterfaces"))
     # What is an address to gRPC need not be a URL.
     grpc = {text(one.get("url")) for one in listed if one.get("protocolBinding") == "GRPC"}
-    full = [joined(f"{subject.url}/", url) for url in found if url and url not in grpc]
-    yield from dict.fromkeys(full)
+    return list(dict.fromkeys(joined(f"{subject.url}/", url) for url in found if url and url not in grpc))
 
 
 def _same_host(url: str, address: SplitResult) -> bool:
@@ -190,42 +176,42 @@ extensions = Family("extensions")
 
 
 @versions.interface("version-unknown-refused", ERROR, "§3.6.2, VER-01")
-async def unknown_refused(probe: InterfaceProbe) -> CheckVerdict:
+async def unknown_refused(probe: InterfaceProbe) -> None:
     """Version 9.9 is refused.
 
     Means: A caller of a version to come is served in a dialect that it may misread.
     Fix: Refuse an A2A-Version that is not spoken with VersionNotSupported (-32009; HTTP 400).
     """
     answer = await probe.get_unknown(version="9.9")
-    return refused_with(answer, NO_VERSION, request="A2A-Version: 9.9")
+    expect_refusal(answer, NO_VERSION, request="A2A-Version: 9.9")
 
 
 @versions.interface("version-minor-refused", ERROR, "§3.6.2, VER-04")
-async def minor_refused(probe: InterfaceProbe) -> CheckVerdict:
+async def minor_refused(probe: InterfaceProbe) -> None:
     """Version 1.1 is refused where only 1.0 is on the card.
 
     Means: A caller of 1.1 is told that it is spoken, and hears 1.0.
     Fix: Compare Major.Minor with the versions on the card, not only the major one.
     """
     if any(one.interface.declared.startswith("1.1") for one in probe.subject.probes):
-        return PASSED
+        return
     answer = await probe.get_unknown(version="1.1")
-    return refused_with(answer, NO_VERSION, request="A2A-Version: 1.1")
+    expect_refusal(answer, NO_VERSION, request="A2A-Version: 1.1")
 
 
 @versions.interface("version-patch-ignored", ERROR, "§3.6, VER-03")
-async def patch_ignored(probe: InterfaceProbe) -> CheckVerdict:
+async def patch_ignored(probe: InterfaceProbe) -> None:
     """Version 1.0.7 is served as 1.0.
 
     Means: A caller that names a patch version is turned away.
     Fix: Ignore the patch number: 1.0.7 is 1.0.
     """
     answer = await probe.get_unknown(version="1.0.7")
-    return refused_with(answer, NOT_FOUND, request="A2A-Version: 1.0.7")
+    expect_refusal(answer, NOT_FOUND, request="A2A-Version: 1.0.7")
 
 
 @versions.interface("version-query-parameter", INFO, "§3.6.1, VER-05")
-async def query_parameter(probe: InterfaceProbe) -> CheckVerdict:
+async def query_parameter(probe: InterfaceProbe) -> None:
     """The version may be a query parameter.
 
     Means: Callers that cannot set headers are turned away.
@@ -234,11 +220,11 @@ async def query_parameter(probe: InterfaceProbe) -> CheckVerdict:
     request = probe.request("get", {"id": new_id()}, version="")
     glue = "&" if "?" in request.url else "?"
     answer = await probe.ask(replace(request, url=f"{request.url}{glue}A2A-Version=1.0"))
-    return refused_with(answer, NOT_FOUND, request="?A2A-Version=1.0")
+    expect_refusal(answer, NOT_FOUND, request="?A2A-Version=1.0")
 
 
 @versions.interface("version-absent-is-0.3", ERROR, "§3.6.2, VER-02", bindings=RPC)
-async def absent(probe: InterfaceProbe) -> CheckVerdict:
+async def absent(probe: InterfaceProbe) -> None:
     """A method of 0.3 without a version is served as 0.3, or refused as a version or a method.
 
     Means: A client of 0.3 sends no version, and hears a dialect that it does not know.
@@ -246,11 +232,11 @@ async def absent(probe: InterfaceProbe) -> CheckVerdict:
     """
     body = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": new_id()}}
     answer = await probe.post(encoded(body), version="")
-    return refused_with(answer, NO_VERSION, NO_METHOD, NOT_FOUND)
+    expect_refusal(answer, NO_VERSION, NO_METHOD, NOT_FOUND)
 
 
 @versions.interface("version-mixed-method", ERROR, "§3.6.2, §9.1", bindings=RPC)
-async def mixed(probe: InterfaceProbe) -> CheckVerdict:
+async def mixed(probe: InterfaceProbe) -> None:
     """A method of 0.3 under version 1.0 is refused as such, or understood.
 
     Means: A caller that mixes versions gets an internal error and cannot tell what it did wrong.
@@ -259,27 +245,26 @@ async def mixed(probe: InterfaceProbe) -> CheckVerdict:
     body = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": new_id()}}
     answer = await probe.post(encoded(body))
     good = answer.refused and answer.code in (NO_METHOD, NO_VERSION, NOT_FOUND)
-    return judge_answer(good, answer, "tasks/get under A2A-Version: 1.0")
+    expect_answer(good, answer, "tasks/get under A2A-Version: 1.0")
 
 
 _UNKNOWN = "https://doctor.example/ext/nobody-knows/v1"
 
 
-@extensions.interface("extension-required", ERROR, "§3.3.4, §4.6.3, EXT-01", versions=V1, sends=True)
-async def required(probe: InterfaceProbe) -> CheckVerdict:
+@extensions.interface("extension-required", ERROR, "§3.3.4, §4.6.3, EXT-01", versions=V1)
+async def required(probe: InterfaceProbe) -> None:
     """A send without a required extension is refused.
 
     Means: The card requires an extension, and callers without it are served as if they spoke it.
     Fix: Refuse callers that do not name it with ExtensionSupportRequired (-32008), or require it no more.
     """
-    if not probe.subject.extensions(required=True):
-        raise NotPossible("the card requires no extension")
+    assume(probe.subject.extensions(required=True), "the card requires no extension")
     answer = await _naming(probe, "send", probe.fixtures.sending(), "")
-    return refused_with(answer, NO_EXTENSION)
+    expect_refusal(answer, NO_EXTENSION)
 
 
 @extensions.interface("extension-unknown-ignored", WARNING, "§4.6.3, EXT-02")
-async def unknown_ignored(probe: InterfaceProbe) -> CheckVerdict:
+async def unknown_ignored(probe: InterfaceProbe) -> None:
     """An extension that nobody knows does not matter.
 
     Means: Callers that speak more than the agent are turned away.
@@ -287,7 +272,7 @@ async def unknown_ignored(probe: InterfaceProbe) -> CheckVerdict:
     """
     names = [*probe.subject.extensions(required=True), _UNKNOWN]
     answer = await _naming(probe, "get", {"id": new_id()}, ", ".join(names))
-    return refused_with(answer, NOT_FOUND)
+    expect_refusal(answer, NOT_FOUND)
 
 
 async def _naming(probe: InterfaceProbe, operation: str, given: dict[str, object], names: str) -> ProbeAnswer:

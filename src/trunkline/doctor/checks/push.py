@@ -3,17 +3,7 @@
 from __future__ import annotations
 
 from trunkline.clock import new_id
-from trunkline.doctor.check import (
-    ERROR,
-    PASSED,
-    V1,
-    CheckVerdict,
-    Family,
-    failed,
-    judge,
-    refused_with,
-    skipped,
-)
+from trunkline.doctor.check import ERROR, V1, CheckFailed, Family, assume, expect, expect_refusal
 from trunkline.doctor.exchange import NotPossible
 from trunkline.doctor.fixtures import PushProbe
 from trunkline.doctor.json_access import TERMINAL, at, items, members, parsed, protocol_object, text
@@ -30,38 +20,37 @@ from trunkline.doctor.probe import (
 from trunkline.errors import Refused, Unauthenticated
 from trunkline.webhook import Receiver
 
-push = Family("push", first=True, sends=True, needs="pushNotifications")
-delivery = Family("delivery", first=True, sends=True, needs="pushNotifications")
-egress = Family("egress", first=True, sends=True, needs="pushNotifications")
+push = Family("push", first=True, needs="pushNotifications")
+delivery = Family("delivery", first=True, needs="pushNotifications")
+egress = Family("egress", first=True, needs="pushNotifications")
 
 
-@push.interface("push-undeclared-refused", ERROR, "§3.3.4, PSH-07, AG-03", first=False, sends=False, needs="")
-async def undeclared(probe: InterfaceProbe) -> CheckVerdict:
+@push.interface("push-undeclared-refused", ERROR, "§3.3.4, PSH-07, AG-03", first=False, needs="")
+async def undeclared(probe: InterfaceProbe) -> None:
     """What is not declared is refused.
 
     Means: The card says that there is no push, and there is; or the refusal is not the agreed one.
     Fix: Declare capabilities.pushNotifications, or refuse with PushNotificationNotSupported (-32003).
     """
-    if probe.subject.flag("pushNotifications"):
-        return skipped("the card declares push notifications")
+    assume(not probe.subject.flag("pushNotifications"), "the card declares push notifications")
     answer = await probe.call("push-set", {"taskId": new_id(), "url": "https://example.com/doctor"})
     older = () if probe.is_v1 else (NO_METHOD, UNSUPPORTED)
-    return refused_with(answer, NO_PUSH, *older)
+    expect_refusal(answer, NO_PUSH, *older)
 
 
-@push.interface("push-unknown-task", ERROR, "§3.1.7, PSH-02", first=False, sends=False)
-async def unknown_task(probe: InterfaceProbe) -> CheckVerdict:
+@push.interface("push-unknown-task", ERROR, "§3.1.7, PSH-02", first=False)
+async def unknown_task(probe: InterfaceProbe) -> None:
     """A config for a task that never was is refused.
 
     Means: Callers wait for notifications of a task that is not there.
     Fix: Answer a push config for a task that nobody knows with TaskNotFound (-32001).
     """
     answer = await probe.call("push-list", {"taskId": new_id()})
-    return refused_with(answer, NOT_FOUND)
+    expect_refusal(answer, NOT_FOUND)
 
 
 @push.interface("push-missing-url", ERROR, "§4.3.1, PSH-08")
-async def missing_url(probe: InterfaceProbe) -> CheckVerdict:
+async def missing_url(probe: InterfaceProbe) -> None:
     """A config without a url is refused.
 
     Means: A caller's mistake goes unnoticed, and it waits for ever.
@@ -71,11 +60,11 @@ async def missing_url(probe: InterfaceProbe) -> CheckVerdict:
     answer = await probe.call("push-set", {"taskId": task["id"], "id": "doctor"})
     if not answer.refused:
         await _delete(probe, task["id"], answer)
-    return refused_with(answer, BAD_PARAMS, INVALID)
+    expect_refusal(answer, BAD_PARAMS, INVALID)
 
 
 @push.interface("push-config-kept", ERROR, "§3.1.7, PSH-01, PSH-03, PSH-05, PSH-06")
-async def config_kept(probe: InterfaceProbe) -> CheckVerdict:
+async def config_kept(probe: InterfaceProbe) -> None:
     """A config can be made, read, listed and deleted.
 
     Means: Callers cannot see or end the notifications that they have asked for.
@@ -86,23 +75,19 @@ async def config_kept(probe: InterfaceProbe) -> CheckVerdict:
     given = {"taskId": task["id"], "id": new_id()}
     made = await _accepted(probe, **given)
     name = _config_id(made.result)
-    if name != given["id"]:
-        return failed(f"the config was named {given['id']!r} and is {name!r}", made.exchange)
+    expect(name == given["id"], f"the config was named {given['id']!r} and is {name!r}", made)
     got = await probe.call("push-get", given)
     listed = await probe.call("push-list", {"taskId": task["id"]})
     gone = await probe.call("push-delete", given)
     after = await probe.call("push-list", {"taskId": task["id"]})
-    if got.refused or _config_id(got.result) != name:
-        return failed(f"get gives {got.summary()}", made.exchange, got.exchange)
-    if name not in _config_ids(listed):
-        return failed("it is not in the list", listed.exchange)
-    if gone.refused:
-        return failed(f"delete gives {gone.summary()}", gone.exchange)
-    return judge(name not in _config_ids(after), "it is in the list after its delete", after.exchange)
+    expect(not got.refused and _config_id(got.result) == name, f"get gives {got.summary()}", made, got)
+    expect(name in _config_ids(listed), "it is not in the list", listed)
+    expect(not gone.refused, f"delete gives {gone.summary()}", gone)
+    expect(name not in _config_ids(after), "it is in the list after its delete", after)
 
 
 @push.interface("push-two-configs", ERROR, "§3.1.7, PSH-01", versions=V1)
-async def two_configs(probe: InterfaceProbe) -> CheckVerdict:
+async def two_configs(probe: InterfaceProbe) -> None:
     """Two configs without ids get two ids.
 
     Means: A second webhook takes the place of the first, which is told nothing more.
@@ -113,7 +98,7 @@ async def two_configs(probe: InterfaceProbe) -> CheckVerdict:
     for answer in (one, other):
         await _delete(probe, task["id"], answer)
     name = _config_id(one.result)
-    return judge(name != _config_id(other.result), f"both are {name!r}", one.exchange, other.exchange)
+    expect(name != _config_id(other.result), f"both are {name!r}", one, other)
 
 
 async def _accepted(probe: InterfaceProbe, **given: str) -> ProbeAnswer:
@@ -154,7 +139,7 @@ _MEMBERS = ("task", "message", "statusUpdate", "artifactUpdate")
 
 
 @delivery.interface("push-round-trip", ERROR, "§4.3.3, PDL-03, AG-37")
-async def round_trip(probe: InterfaceProbe) -> CheckVerdict:
+async def round_trip(probe: InterfaceProbe) -> None:
     """A notification of the end of a task arrives at this machine.
 
     Means: Push is declared and nothing arrives; callers fall back to polling, or wait for ever.
@@ -162,14 +147,13 @@ async def round_trip(probe: InterfaceProbe) -> CheckVerdict:
     """
     pushed = await probe.fixtures.pushed()
     states = [_state(one.body) for one in pushed.received]
-    if not states:
-        return failed(f"nothing arrived at {pushed.url}", pushed.answer.exchange)
+    expect(states, f"nothing arrived at {pushed.url}", pushed.answer)
     good = any(state in TERMINAL for state in states)
-    return judge(good, f"no notification of an end: {states}", pushed.answer.exchange)
+    expect(good, f"no notification of an end: {states}", pushed.answer)
 
 
 @delivery.interface("push-token", ERROR, "§4.3.3, PDL-02, AG-31")
-async def token(probe: InterfaceProbe) -> CheckVerdict:
+async def token(probe: InterfaceProbe) -> None:
     """The token comes along.
 
     Means: Receivers cannot know that it is their agent who calls, and refuse.
@@ -181,15 +165,14 @@ async def token(probe: InterfaceProbe) -> CheckVerdict:
         try:
             receiver.receive(one.headers, one.body)
         except Unauthenticated as error:
-            return failed(f"a notification came, but {error}", pushed.answer.exchange)
+            raise CheckFailed(f"a notification came, but {error}", pushed.answer) from None
         except Refused:
             # What is in it is for `push-body` to say.
             continue
-    return PASSED
 
 
 @delivery.interface("push-body", ERROR, "§4.3.3, PDL-01, VER-06, AG-41")
-async def body(probe: InterfaceProbe) -> CheckVerdict:
+async def body(probe: InterfaceProbe) -> None:
     """The body is what the version says.
 
     Means: Receivers cannot read what they are told.
@@ -202,9 +185,7 @@ async def body(probe: InterfaceProbe) -> CheckVerdict:
             good = len([name for name in _MEMBERS if name in found]) == 1
         else:
             good = bool(text(found.get("kind")))
-        if not good:
-            return failed(f"the body has {', '.join(found) or 'no members'}", pushed.answer.exchange)
-    return PASSED
+        expect(good, f"the body has {', '.join(found) or 'no members'}", pushed.answer)
 
 
 async def _pushed(probe: InterfaceProbe) -> PushProbe:
@@ -214,8 +195,7 @@ async def _pushed(probe: InterfaceProbe) -> PushProbe:
         NotPossible: none came.
     """
     pushed = await probe.fixtures.pushed()
-    if not pushed.received:
-        raise NotPossible("nothing arrived; see push-round-trip")
+    assume(pushed.received, "nothing arrived; see push-round-trip")
     return pushed
 
 
@@ -231,50 +211,53 @@ _LOOPBACK = ("http://127.0.0.1:9/", "http://localhost:9/", "http://[::1]:9/", "h
 
 
 @egress.interface("push-refuses-metadata-service", ERROR, "§13.2, PDL-06, AG-33")
-async def metadata_service(probe: InterfaceProbe) -> CheckVerdict:
+async def metadata_service(probe: InterfaceProbe) -> None:
     """A webhook at 169.254.169.254 is refused.
 
     Means: Any caller can make the agent call the cloud's metadata service, where credentials lie.
     Fix: Resolve the host of a webhook and refuse addresses that are not public, at saving and at sending.
     """
-    return await _refuses(probe, (_METADATA,))
+    await _expect_refused(probe, (_METADATA,))
 
 
 @egress.interface("push-refuses-private-addresses", ERROR, "§13.2, PDL-06, AG-33")
-async def private(probe: InterfaceProbe) -> CheckVerdict:
+async def private(probe: InterfaceProbe) -> None:
     """Webhooks into private networks are refused, however the address is written.
 
     Means: Any caller can make the agent call machines inside its network.
     Fix: Refuse private, shared and mapped addresses; let the operator allow what is needed.
     """
-    return await _refuses(probe, _PRIVATE)
+    await _expect_refused(probe, _PRIVATE)
 
 
 @egress.interface("push-refuses-loopback", ERROR, "§13.2, PDL-06, AG-33")
-async def loopback(probe: InterfaceProbe) -> CheckVerdict:
+async def loopback(probe: InterfaceProbe) -> None:
     """Webhooks to the agent's own machine are refused.
 
     Means: Any caller can make the agent call services on its own machine.
     Fix: Refuse loopback addresses, however they are written; let the operator allow what is needed.
     """
-    verdict = await _refuses(probe, _LOOPBACK)
-    if verdict is not PASSED and probe.subject.is_local:
-        return skipped("the agent takes webhooks on its own machine, which is also this one")
-    return verdict
+    try:
+        await _expect_refused(probe, _LOOPBACK)
+    except CheckFailed:
+        assume(
+            not probe.subject.is_local, "the agent takes webhooks on its own machine, which is also this one"
+        )
+        raise
 
 
 @egress.interface("push-refuses-other-schemes", ERROR, "§13.2, AG-33")
-async def schemes(probe: InterfaceProbe) -> CheckVerdict:
+async def schemes(probe: InterfaceProbe) -> None:
     """Only http and https are taken, without a login.
 
     Means: Any caller can make the agent read files or speak other protocols.
     Fix: Take only http and https URLs, without a login in them.
     """
-    return await _refuses(probe, _SCHEMES)
+    await _expect_refused(probe, _SCHEMES)
 
 
 @egress.interface("push-refuses-with-message", ERROR, "§13.2, PSH-09, AG-34")
-async def with_message(probe: InterfaceProbe) -> CheckVerdict:
+async def with_message(probe: InterfaceProbe) -> None:
     """A webhook at 169.254.169.254 is refused in a message too.
 
     Means: What is refused as a config of its own gets in with a message.
@@ -282,15 +265,14 @@ async def with_message(probe: InterfaceProbe) -> CheckVerdict:
     """
     await probe.fixtures.sent()
     answer = await probe.fixtures.send(taskPushNotificationConfig={"url": _METADATA})
-    return judge(answer.refused, f"a message with the webhook {_METADATA} was accepted", answer.exchange)
+    expect(answer.refused, f"a message with the webhook {_METADATA} was accepted", answer)
 
 
-async def _refuses(probe: InterfaceProbe, urls: tuple[str, ...]) -> CheckVerdict:
-    """Passed if a webhook at each of these addresses is refused; one that is accepted is deleted again."""
+async def _expect_refused(probe: InterfaceProbe, urls: tuple[str, ...]) -> None:
+    """A webhook at each of these addresses is refused; one that is accepted is deleted again."""
     task = await probe.fixtures.task()
     for url in urls:
         answer = await probe.call("push-set", {"taskId": task["id"], "url": url})
         if not answer.refused and answer.result is not None:
             await _delete(probe, task["id"], answer)
-            return failed(f"{url} was accepted", answer.exchange)
-    return PASSED
+            raise CheckFailed(f"{url} was accepted", answer)

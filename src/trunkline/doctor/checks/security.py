@@ -8,20 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from trunkline.clock import new_id
-from trunkline.doctor.check import (
-    ERROR,
-    PASSED,
-    RPC,
-    WARNING,
-    CheckVerdict,
-    Family,
-    failed,
-    judge,
-    judge_answer,
-    skipped,
-)
+from trunkline.doctor.check import ERROR, RPC, WARNING, CheckFailed, Family, assume, expect, expect_answer
 from trunkline.doctor.checks.card import required_schemes
-from trunkline.doctor.exchange import NotPossible
 from trunkline.doctor.json_access import at, members, text
 from trunkline.doctor.probe import INTERNAL, InterfaceProbe, ProbeAnswer
 from trunkline.doctor.subject import Subject
@@ -34,7 +22,7 @@ _FOREIGN_ORIGIN = "https://doctor.example"
 
 
 @security.interface("auth-enforced", ERROR, "§7.4, SEC-01, AG-23")
-async def enforced(probe: InterfaceProbe) -> CheckVerdict:
+async def enforced(probe: InterfaceProbe) -> None:
     """Without credentials nothing is served.
 
     Means: The card asks for credentials, and the door is open.
@@ -43,13 +31,11 @@ async def enforced(probe: InterfaceProbe) -> CheckVerdict:
     _required(probe)
     for operation in ("get", "send", "cancel", "stream"):
         answer = await _as(probe, operation, ())
-        if not answer.is_unauthorized:
-            return failed(f"{operation} without credentials gives {answer.summary()}", answer.exchange)
-    return PASSED
+        expect_answer(answer.is_unauthorized, answer, f"{operation} without credentials")
 
 
 @security.interface("auth-wrong-refused", ERROR, "§7.4, SEC-01, AG-23")
-async def wrong(probe: InterfaceProbe) -> CheckVerdict:
+async def wrong(probe: InterfaceProbe) -> None:
     """Wrong credentials are refused.
 
     Means: Any credentials open the door.
@@ -57,39 +43,35 @@ async def wrong(probe: InterfaceProbe) -> CheckVerdict:
     """
     _required(probe)
     answer = await _as(probe, "get", _made_up(probe.subject.card))
-    return judge(answer.is_unauthorized, f"made-up credentials give {answer.summary()}", answer.exchange)
+    expect(answer.is_unauthorized, f"made-up credentials give {answer.summary()}", answer)
 
 
 @security.interface("auth-challenge", WARNING, "§7.4, SEC-02")
-async def challenge(probe: InterfaceProbe) -> CheckVerdict:
+async def challenge(probe: InterfaceProbe) -> None:
     """A 401 says what is wanted.
 
     Means: Clients cannot learn from the refusal which credentials to bring.
     Fix: Send WWW-Authenticate with every 401.
     """
     answer = await _as(probe, "get", ())
-    if answer.exchange.status != 401:
-        return skipped("nothing is refused with 401")
-    return judge(
-        answer.exchange.headers.get("www-authenticate"), "there is no WWW-Authenticate", answer.exchange
-    )
+    assume(answer.exchange.status == 401, "nothing is refused with 401")
+    expect(answer.exchange.headers.get("www-authenticate"), "there is no WWW-Authenticate", answer)
 
 
 @security.interface("auth-declared", ERROR, "§4.5, CARD-11, AG-23")
-async def declared(probe: InterfaceProbe) -> CheckVerdict:
+async def declared(probe: InterfaceProbe) -> None:
     """What the door asks for is on the card.
 
     Means: The door wants credentials of which the card says nothing; clients cannot know which.
     Fix: Describe them under securitySchemes, and require them in the card.
     """
-    if required_schemes(probe.subject.card):
-        return skipped("the card requires credentials")
+    assume(not required_schemes(probe.subject.card), "the card requires credentials")
     answer = await _as(probe, "get", ())
-    return judge(not answer.is_unauthorized, f"without credentials: {answer.summary()}", answer.exchange)
+    expect(not answer.is_unauthorized, f"without credentials: {answer.summary()}", answer)
 
 
 @security.interface("extended-card", ERROR, "§3.1.11, EXC-01, EXC-03, EXC-04")
-async def extended(probe: InterfaceProbe) -> CheckVerdict:
+async def extended(probe: InterfaceProbe) -> None:
     """The extended card is there for known callers if it is declared, and for nobody else.
 
     Means: What is for known callers only is open, or is declared and not there.
@@ -97,22 +79,21 @@ async def extended(probe: InterfaceProbe) -> CheckVerdict:
     """
     answer = await probe.call("extended-card", {})
     if not probe.subject.flag(*_EXTENDED):
-        return judge(
-            answer.refused or answer.is_unauthorized, "it is served, but not declared", answer.exchange
-        )
+        expect(answer.refused or answer.is_unauthorized, "it is served, but not declared", answer)
+        return
     stranger = await _as(probe, "extended-card", ())
-    if required_schemes(probe.subject.card) and not stranger.refused:
-        return failed("it is served without credentials", stranger.exchange)
-    if answer.is_unauthorized and not probe.subject.credentials:
-        return skipped("no credentials were given")
-    if answer.is_unauthorized and (await probe.get_unknown()).is_unauthorized:
-        return skipped("the credentials that were given are not known here")
+    closed = stranger.refused or not required_schemes(probe.subject.card)
+    expect(closed, "it is served without credentials", stranger)
+    if answer.is_unauthorized:
+        assume(probe.subject.credentials, "no credentials were given")
+        known = not (await probe.get_unknown()).is_unauthorized
+        assume(known, "the credentials that were given are not known here")
     good = text(at(answer.result, "name")) or answer.code == -32007
-    return judge_answer(good, answer)
+    expect_answer(good, answer)
 
 
 @security.interface("cors-closed", ERROR, "§13.4", first=True)
-async def cors(probe: InterfaceProbe) -> CheckVerdict:
+async def cors(probe: InterfaceProbe) -> None:
     """A strange origin is not let in with credentials.
 
     Means: Any page that a user opens can call the agent with the user's own credentials.
@@ -122,16 +103,12 @@ async def cors(probe: InterfaceProbe) -> CheckVerdict:
     seen = await probe.client.fetch(request, "get")
     allowed = seen.headers.get("access-control-allow-origin", "")
     credentials = seen.headers.get("access-control-allow-credentials", "").lower() == "true"
-    return judge(
-        not (allowed == _FOREIGN_ORIGIN and credentials),
-        f"Origin {_FOREIGN_ORIGIN} is let in with credentials",
-        seen,
-    )
+    closed = allowed != _FOREIGN_ORIGIN or not credentials
+    expect(closed, f"Origin {_FOREIGN_ORIGIN} is let in with credentials", seen)
 
 
 def _required(probe: InterfaceProbe) -> None:
-    if not required_schemes(probe.subject.card):
-        raise NotPossible("the card requires no credentials")
+    assume(required_schemes(probe.subject.card), "the card requires no credentials")
 
 
 async def _as(probe: InterfaceProbe, operation: str, credentials: Headers) -> ProbeAnswer:
@@ -161,18 +138,18 @@ _DEEP = 20_000
 
 
 @limits.interface("body-limit", WARNING, "§13.4, SEC-07")
-async def body_limit(probe: InterfaceProbe) -> CheckVerdict:
+async def body_limit(probe: InterfaceProbe) -> None:
     """A body of 4 MiB for a method that does not exist is refused, and the agent lives.
 
     Means: One large request breaks the agent or hangs.
     Fix: Limit the size of bodies and answer more with HTTP 413.
     """
     body = b'{"jsonrpc":"2.0","id":1,"method":"trunkline/doctor","params":{"x":"' + b"x" * _HUGE + b'"}}'
-    return await _survived(probe, await probe.post(body), "a body of 4 MiB")
+    await _expect_survived(probe, body, "a body of 4 MiB")
 
 
 @limits.interface("deep-nesting", ERROR, "§3.3.2, SEC-06")
-async def deep_nesting(probe: InterfaceProbe) -> CheckVerdict:
+async def deep_nesting(probe: InterfaceProbe) -> None:
     """JSON nested twenty thousand deep is refused, and the agent lives.
 
     Means: One small request breaks the agent.
@@ -180,18 +157,18 @@ async def deep_nesting(probe: InterfaceProbe) -> CheckVerdict:
     """
     inner = b"[" * _DEEP + b"]" * _DEEP
     body = b'{"jsonrpc":"2.0","id":1,"method":"trunkline/doctor","params":' + inner + b"}"
-    return await _survived(probe, await probe.post(body), "JSON nested 20000 deep")
+    await _expect_survived(probe, body, "JSON nested 20000 deep")
 
 
-async def _survived(probe: InterfaceProbe, answer: ProbeAnswer, what: str) -> CheckVerdict:
-    """Passed if the request was refused, and the next one is answered."""
+async def _expect_survived(probe: InterfaceProbe, body: bytes, what: str) -> None:
+    """Go on if a request is refused, and the next one is answered."""
+    answer = await probe.post(body)
     after = await probe.get_unknown()
-    if not after.exchange.status:
-        return failed(f"after {what}: {after.exchange.trouble}", answer.exchange, after.exchange)
+    expect(after.exchange.status, f"after {what}: {after.exchange.trouble}", answer, after)
     seen = answer.exchange
     # Whoever has read enough may hang up: that is a refusal too.
     refused = seen.trouble.startswith("the connection failed") or 0 < seen.status < 500
-    return judge(refused, f"{what} gives {seen.summary()}", seen)
+    expect(refused, f"{what} gives {seen.summary()}", seen)
 
 
 _INSIDES = re.compile(
@@ -202,7 +179,7 @@ _INSIDES = re.compile(
 
 
 @hygiene.agent("errors-say-nothing-inside", WARNING, "§3.3.2, ERR-07, AG-25")
-async def inside(subject: Subject) -> CheckVerdict:
+async def inside(subject: Subject) -> None:
     """No answer shows a stack trace or a path of the machine.
 
     Means: Strangers learn how the agent is built, which helps who wants to break it.
@@ -212,12 +189,11 @@ async def inside(subject: Subject) -> CheckVerdict:
     errors += [exchange for exchange in subject.client.journal if exchange.status >= 400]
     for exchange in errors:
         if found := _INSIDES.search(exchange.body.decode(errors="replace")):
-            return failed(f"an error says {found[0][:80]!r}", exchange)
-    return PASSED
+            raise CheckFailed(f"an error says {found[0][:80]!r}", exchange)
 
 
 @hygiene.agent("no-internal-errors", ERROR, "§3.3.2, SEC-06")
-async def internal(subject: Subject) -> CheckVerdict:
+async def internal(subject: Subject) -> None:
     """Nothing was answered with HTTP 500 or -32603.
 
     Means: A request that should be served or refused breaks something inside the agent.
@@ -227,5 +203,4 @@ async def internal(subject: Subject) -> CheckVerdict:
         code = at(exchange.json, "error", "code")
         if exchange.status in (500, 502, 504) or code == INTERNAL:
             message = text(at(exchange.json, "error", "message")) or exchange.summary()
-            return failed(f"{exchange.label or exchange.request.method}: {message}", exchange)
-    return PASSED
+            raise CheckFailed(f"{exchange.label or exchange.request.method}: {message}", exchange)

@@ -6,28 +6,25 @@ from trunkline.clock import new_id
 from trunkline.doctor.check import (
     ERROR,
     INFO,
-    PASSED,
     V1,
     WARNING,
-    CheckVerdict,
     Family,
-    failed,
-    judge,
-    judge_answer,
-    refused_with,
-    skipped,
-    unknown,
+    assume,
+    expect,
+    expect_answer,
+    expect_refusal,
 )
+from trunkline.doctor.exchange import Undecided
 from trunkline.doctor.json_access import AT_REST, at, items, members, state_of, text
 from trunkline.doctor.probe import BAD_PARAMS, INVALID, NOT_FOUND, UNSUPPORTED, InterfaceProbe
 from trunkline.wire.service_parameters import IDEMPOTENT_SEND
 
-sending = Family("sending", sends=True)
-messages = Family("messages", sends=True)
+sending = Family("sending")
+messages = Family("messages")
 
 
 @sending.interface("send-answers", ERROR, "§3.1.1, SND-01")
-async def answers(probe: InterfaceProbe) -> CheckVerdict:
+async def answers(probe: InterfaceProbe) -> None:
     """A send gives exactly one task or message.
 
     Means: The agent cannot be put to work this way.
@@ -35,14 +32,13 @@ async def answers(probe: InterfaceProbe) -> CheckVerdict:
     """
     answer = await probe.fixtures.first()
     found = answer.object
-    if answer.refused or found is None or found.kind not in ("task", "message"):
-        return failed(answer.summary(), answer.exchange)
+    expect_answer(not answer.refused and found and found.kind in ("task", "message"), answer)
     both = "task" in members(answer.result) and "message" in members(answer.result)
-    return judge(not both, "the answer has both a task and a message", answer.exchange)
+    expect(not both, "the answer has both a task and a message", answer)
 
 
 @sending.interface("send-waits", ERROR, "§3.2.2, SND-02", versions=V1)
-async def waits(probe: InterfaceProbe) -> CheckVerdict:
+async def waits(probe: InterfaceProbe) -> None:
     """A plain send answers when the task rests.
 
     Means: Clients of 1.0 take the answer of a plain send for the result, and get none.
@@ -51,24 +47,22 @@ async def waits(probe: InterfaceProbe) -> CheckVerdict:
     fixtures = probe.fixtures
     task, answer = await fixtures.task(), await fixtures.first()
     state = state_of(task)
-    return judge(state in AT_REST, f"the answer came in state {state!r}", answer.exchange)
+    expect(state in AT_REST, f"the answer came in state {state!r}", answer)
 
 
 @sending.interface("send-return-immediately", ERROR, "§3.2.2, SND-05, AG-04", first=True)
-async def receipt(probe: InterfaceProbe) -> CheckVerdict:
+async def receipt(probe: InterfaceProbe) -> None:
     """A send that does not wait gives a task that can be read.
 
     Means: A caller that asked for a receipt cannot find its task.
     Fix: Record the task before answering, so that a get finds it at once.
     """
     race = await probe.fixtures.race()
-    if race.end.refused:
-        return failed(f"the task of the receipt: {race.end.summary()}", race.sent.exchange, race.end.exchange)
-    return PASSED
+    expect(not race.end.refused, f"the task of the receipt: {race.end.summary()}", race.sent, race.end)
 
 
 @sending.interface("send-unknown-task", ERROR, "§3.4.2, SND-09, AG-19")
-async def unknown_task(probe: InterfaceProbe) -> CheckVerdict:
+async def unknown_task(probe: InterfaceProbe) -> None:
     """A message to a task that never was is refused.
 
     Means: An answer to a task that is gone silently starts other work.
@@ -77,11 +71,11 @@ async def unknown_task(probe: InterfaceProbe) -> CheckVerdict:
     fixtures = probe.fixtures
     await fixtures.sent()
     answer = await fixtures.send(fixtures.message(taskId=new_id()))
-    return refused_with(answer, NOT_FOUND)
+    expect_refusal(answer, NOT_FOUND)
 
 
 @sending.interface("send-to-ended-task", ERROR, "§3.1.1, SND-08, AG-19", first=True)
-async def to_ended(probe: InterfaceProbe) -> CheckVerdict:
+async def to_ended(probe: InterfaceProbe) -> None:
     """A message to an ended task is refused.
 
     Means: A task that has ended changes after callers have read its result.
@@ -91,24 +85,23 @@ async def to_ended(probe: InterfaceProbe) -> CheckVerdict:
     task = await fixtures.ended()
     answer = await fixtures.send(fixtures.message(taskId=task["id"], contextId=task.get("contextId", "")))
     good = answer.is_code(UNSUPPORTED) if probe.is_v1 else answer.refused
-    return judge_answer(good, answer)
+    expect_answer(good, answer)
 
 
 @sending.interface("send-context-made", ERROR, "§3.4.1, SND-12, AG-17")
-async def context_made(probe: InterfaceProbe) -> CheckVerdict:
+async def context_made(probe: InterfaceProbe) -> None:
     """A context is made and named.
 
     Means: Callers cannot go on with the conversation, as it has no name.
     Fix: Make a contextId when none is given, and put it into the answer.
     """
     answer = await probe.fixtures.sent()
-    if not answer.task:
-        return skipped("the agent answers with a message, which need not open a conversation")
-    return judge(text(answer.task.get("contextId")), "the answer names no contextId", answer.exchange)
+    assume(answer.task, "the agent answers with a message, which need not open a conversation")
+    expect(text(answer.task.get("contextId")), "the answer names no contextId", answer)
 
 
 @sending.interface("send-context-kept", ERROR, "§3.4.1, SND-13, AG-16", first=True)
-async def context_kept(probe: InterfaceProbe) -> CheckVerdict:
+async def context_kept(probe: InterfaceProbe) -> None:
     """The caller's contextId comes back as it was.
 
     Means: Each message of a conversation starts another one.
@@ -117,13 +110,11 @@ async def context_kept(probe: InterfaceProbe) -> CheckVerdict:
     fixtures = probe.fixtures
     race = await fixtures.race()
     back = text(race.sent.task.get("contextId"))
-    return judge(
-        back == fixtures.context_id, f"sent {fixtures.context_id!r}, got {back!r}", race.sent.exchange
-    )
+    expect(back == fixtures.context_id, f"sent {fixtures.context_id!r}, got {back!r}", race.sent)
 
 
 @sending.interface("send-message-task-exists", ERROR, "§4.1.4, SND-01", first=True)
-async def message_task(probe: InterfaceProbe) -> CheckVerdict:
+async def message_task(probe: InterfaceProbe) -> None:
     """A message that names a task names one that can be read.
 
     Means: Callers that go on with the task, read it or follow it are told that there is none.
@@ -132,14 +123,13 @@ async def message_task(probe: InterfaceProbe) -> CheckVerdict:
     answer = await probe.fixtures.sent()
     found = answer.object
     task_id = "" if found is None or found.kind != "message" else found.task_id
-    if not task_id:
-        return skipped("the answer is no message that names a task")
+    assume(task_id, "the answer is no message that names a task")
     read = await probe.call("get", {"id": task_id})
-    return judge(not read.refused, f"it names {task_id!r}: {read.summary()}", answer.exchange, read.exchange)
+    expect(not read.refused, f"it names {task_id!r}: {read.summary()}", answer, read)
 
 
 @sending.interface("send-tasks-distinct", ERROR, "§3.4.2, SND-11", first=True)
-async def distinct(probe: InterfaceProbe) -> CheckVerdict:
+async def distinct(probe: InterfaceProbe) -> None:
     """Two sends are two tasks.
 
     Means: Work of several callers runs into one.
@@ -147,11 +137,11 @@ async def distinct(probe: InterfaceProbe) -> CheckVerdict:
     """
     fixtures = probe.fixtures
     task, sent = await fixtures.task(), (await fixtures.race()).sent
-    return judge(task["id"] != sent.task.get("id"), f"both are {task['id']!r}", sent.exchange)
+    expect(task["id"] != sent.task.get("id"), f"both are {task['id']!r}", sent)
 
 
 @sending.interface("send-again-once", WARNING, "§3.3.1, SND-20, AG-62", first=True)
-async def again(probe: InterfaceProbe) -> CheckVerdict:
+async def again(probe: InterfaceProbe) -> None:
     """The same message twice is one task, where the agent says so; elsewhere it is no error.
 
     Means: A caller that lost an answer and sends again has its work done twice, or is refused.
@@ -161,42 +151,38 @@ async def again(probe: InterfaceProbe) -> CheckVerdict:
     await fixtures.task()
     message = fixtures.message()
     first, second = await fixtures.send(message), await fixtures.send(message)
-    if second.refused:
-        return failed(f"the second time: {second.summary()}", first.exchange, second.exchange)
+    expect(not second.refused, f"the second time: {second.summary()}", first, second)
     same = first.task.get("id") == second.task.get("id")
-    if IDEMPOTENT_SEND not in probe.subject.extensions() and not same:
-        return skipped("two tasks; the card does not promise one")
-    return judge(same, "the card promises one task, and there are two", first.exchange, second.exchange)
+    assume(IDEMPOTENT_SEND in probe.subject.extensions() or same, "two tasks; the card does not promise one")
+    expect(same, "the card promises one task, and there are two", first, second)
 
 
 @sending.interface("send-result-in-artifacts", INFO, "§3.7, SND-19, AG-12", first=True)
-async def in_artifacts(probe: InterfaceProbe) -> CheckVerdict:
+async def in_artifacts(probe: InterfaceProbe) -> None:
     """A completed task has an artifact.
 
     Means: Clients look for results in artifacts; messages are for talking about them.
     Fix: Put the result of a task into an artifact.
     """
     task = await probe.fixtures.ended()
-    if state_of(task) != "completed":
-        return skipped(f"the task ended as {state_of(task)}")
-    return judge(items(task.get("artifacts")), "the completed task has no artifacts")
+    assume(state_of(task) == "completed", f"the task ended as {state_of(task)}")
+    expect(items(task.get("artifacts")), "the completed task has no artifacts")
 
 
 @sending.interface("send-failure-explained", WARNING, "AG-25", first=True)
-async def explained(probe: InterfaceProbe) -> CheckVerdict:
+async def explained(probe: InterfaceProbe) -> None:
     """A task that failed says why.
 
     Means: The caller sees that it failed, and not why.
     Fix: Say the reason in status.message of a failed or rejected task.
     """
     task = await probe.fixtures.ended()
-    if state_of(task) not in ("failed", "rejected"):
-        return skipped(f"the task ended as {state_of(task)}")
-    return judge(members(at(task, "status", "message")), "status has no message")
+    assume(state_of(task) in ("failed", "rejected"), f"the task ended as {state_of(task)}")
+    expect(members(at(task, "status", "message")), "status has no message")
 
 
 @sending.interface("question-continues-task", ERROR, "§3.4.3, SND-16, AG-18", first=True)
-async def question(probe: InterfaceProbe) -> CheckVerdict:
+async def question(probe: InterfaceProbe) -> None:
     """An answer to a question continues the same task.
 
     Means: An answer to the agent's question starts another task, and the one that asked waits for ever.
@@ -204,17 +190,16 @@ async def question(probe: InterfaceProbe) -> CheckVerdict:
     """
     fixtures = probe.fixtures
     task = await fixtures.task()
-    if state_of(task) != "input-required":
-        return skipped("the agent asked nothing; give --text something that makes it ask")
+    asks = state_of(task) == "input-required"
+    assume(asks, "the agent asked nothing; give --text something that makes it ask")
     answer = await fixtures.send(fixtures.message(taskId=task["id"]))
-    if answer.refused:
-        return failed(answer.summary(), answer.exchange)
+    expect_answer(not answer.refused, answer)
     back = answer.task.get("id")
-    return judge(back == task["id"], f"the answer to {task['id']!r} went to {back!r}", answer.exchange)
+    expect(back == task["id"], f"the answer to {task['id']!r} went to {back!r}", answer)
 
 
 @sending.interface("send-other-context-refused", ERROR, "§3.4.3, SND-15", first=True)
-async def other_context(probe: InterfaceProbe) -> CheckVerdict:
+async def other_context(probe: InterfaceProbe) -> None:
     """A message that names the task with another context is refused.
 
     Means: Messages of one conversation get into another.
@@ -224,13 +209,13 @@ async def other_context(probe: InterfaceProbe) -> CheckVerdict:
     race = await fixtures.race()
     task = race.end.task
     if not task:
-        return unknown("there is no task to name")
+        raise Undecided("there is no task to name")
     answer = await fixtures.send(fixtures.message(taskId=task["id"], contextId="another-context"))
-    return judge_answer(answer.refused, answer)
+    expect_answer(answer.refused, answer)
 
 
 @messages.interface("send-bad-message", ERROR, "§5.7, SND-21")
-async def bad_message(probe: InterfaceProbe) -> CheckVerdict:
+async def bad_message(probe: InterfaceProbe) -> None:
     """A message without messageId, role or parts is refused.
 
     Means: Messages that are none start work; nobody learns of the mistake.
@@ -240,13 +225,12 @@ async def bad_message(probe: InterfaceProbe) -> CheckVerdict:
     for name in ("messageId", "role", "parts"):
         message = {key: value for key, value in fixtures.message().items() if key != name}
         answer = await fixtures.send_malformed(message)
-        if not (answer.is_code(BAD_PARAMS) or answer.is_code(INVALID)):
-            return failed(f"without {name}: {answer.summary()}", answer.exchange)
-    return PASSED
+        good = answer.is_code(BAD_PARAMS) or answer.is_code(INVALID)
+        expect(good, f"without {name}: {answer.summary()}", answer)
 
 
 @messages.interface("send-empty-parts", ERROR, "§5.7, SND-21, AG-10", versions=V1, first=True)
-async def empty_parts(probe: InterfaceProbe) -> CheckVerdict:
+async def empty_parts(probe: InterfaceProbe) -> None:
     """A message without any part is refused.
 
     Means: Empty messages start work.
@@ -254,11 +238,11 @@ async def empty_parts(probe: InterfaceProbe) -> CheckVerdict:
     """
     fixtures = probe.fixtures
     answer = await fixtures.send_malformed(fixtures.message(parts=[]))
-    return refused_with(answer, BAD_PARAMS, INVALID)
+    expect_refusal(answer, BAD_PARAMS, INVALID)
 
 
 @messages.interface("send-part-without-content", ERROR, "§4.1.6, SND-22", versions=V1, first=True)
-async def part_without_content(probe: InterfaceProbe) -> CheckVerdict:
+async def part_without_content(probe: InterfaceProbe) -> None:
     """A part that holds nothing is refused.
 
     Means: A caller's mistake, such as a wrong member name, is taken for an empty text.
@@ -266,15 +250,15 @@ async def part_without_content(probe: InterfaceProbe) -> CheckVerdict:
     """
     fixtures = probe.fixtures
     answer = await fixtures.send_malformed(fixtures.message(parts=[{"mediaType": "text/plain"}]))
-    return refused_with(answer, BAD_PARAMS, INVALID)
+    expect_refusal(answer, BAD_PARAMS, INVALID)
 
 
-@messages.interface("unknown-members-ignored", WARNING, "§5.7, SND-24", sends=False)
-async def unknown_members(probe: InterfaceProbe) -> CheckVerdict:
+@messages.interface("unknown-members-ignored", WARNING, "§5.7, SND-24")
+async def unknown_members(probe: InterfaceProbe) -> None:
     """A member that nobody knows does not matter.
 
     Means: Newer clients, which send more, are turned away.
     Fix: Ignore members that are not known.
     """
     answer = await probe.call("get", {"id": new_id(), "trunklineDoctor": "1"})
-    return refused_with(answer, NOT_FOUND)
+    expect_refusal(answer, NOT_FOUND)

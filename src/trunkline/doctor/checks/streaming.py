@@ -3,19 +3,7 @@
 from __future__ import annotations
 
 from trunkline.clock import new_id
-from trunkline.doctor.check import (
-    ERROR,
-    INFO,
-    PASSED,
-    RPC,
-    V03,
-    WARNING,
-    CheckVerdict,
-    Family,
-    failed,
-    judge,
-    skipped,
-)
+from trunkline.doctor.check import ERROR, INFO, RPC, V03, WARNING, Family, assume, expect, expect_answer
 from trunkline.doctor.json_access import (
     AT_REST,
     INTERRUPTED,
@@ -29,56 +17,52 @@ from trunkline.doctor.json_access import (
 )
 from trunkline.doctor.probe import NO_METHOD, NOT_FOUND, UNSUPPORTED, InterfaceProbe, ProbeFrame, method
 
-streaming = Family("streaming", sends=True)
-subscribing = Family("subscribing", sends=True)
+streaming = Family("streaming", needs="streaming")
+subscribing = Family("subscribing", needs="streaming")
 
 
 @streaming.interface("stream-works", ERROR, "§3.3.4, STR-13, AG-03")
-async def works(probe: InterfaceProbe) -> CheckVerdict:
+async def works(probe: InterfaceProbe) -> None:
     """Streaming is declared, and a stream comes.
 
     Means: The card says that the agent streams, and it does not; clients that believe it get nothing.
     Fix: Answer the streaming method with text/event-stream, or set capabilities.streaming to false.
     """
-    probe.subject.needs("streaming")
     stream = await probe.fixtures.streamed()
-    if stream.is_code(NO_METHOD) and probe.is_rpc:
-        return skipped("the method is not there; see stream-method-found")
-    if not stream.is_stream:
-        return failed(stream.summary(), stream.exchange)
-    return judge(stream.frames, f"no event came: {stream.exchange.summary()}", stream.exchange)
+    there = not (stream.is_code(NO_METHOD) and probe.is_rpc)
+    assume(there, "the method is not there; see stream-method-found")
+    expect_answer(stream.is_stream, stream)
+    expect(stream.frames, f"no event came: {stream.exchange.summary()}", stream)
 
 
 @streaming.interface("stream-method-found", ERROR, "§9.4.2, AG-03", bindings=RPC)
-async def method_found(probe: InterfaceProbe) -> CheckVerdict:
+async def method_found(probe: InterfaceProbe) -> None:
     """A declared stream is not refused as an unknown method.
 
     Means: The method is not there (-32601). Clients that wait for events report a wrong content type instead,
         and the real cause stays hidden.
     Fix: Route the streaming method, or set capabilities.streaming to false in the card.
     """
-    probe.subject.needs("streaming")
     stream = await probe.fixtures.streamed()
     seen = f"{method('stream', probe.version)}: {stream.summary()}"
-    return judge(not stream.is_code(NO_METHOD), seen, stream.exchange)
+    expect(not stream.is_code(NO_METHOD), seen, stream)
 
 
-@streaming.interface("stream-undeclared-refused", ERROR, "§3.3.4, STR-11, AG-03", sends=False)
-async def undeclared(probe: InterfaceProbe) -> CheckVerdict:
+@streaming.interface("stream-undeclared-refused", ERROR, "§3.3.4, STR-11, AG-03", needs="")
+async def undeclared(probe: InterfaceProbe) -> None:
     """What is not declared is refused.
 
     Means: The card says that there are no streams, and there are; or the refusal is not the agreed one.
     Fix: Declare capabilities.streaming, or refuse with UnsupportedOperation (-32004).
     """
-    if probe.subject.flag("streaming"):
-        return skipped("the card declares streaming")
+    assume(not probe.subject.flag("streaming"), "the card declares streaming")
     stream = await probe.follow("subscribe", {"id": new_id()}, timeout_s=probe.client.timeout_s)
     good = stream.is_code(UNSUPPORTED) if probe.is_v1 else stream.is_refused
-    return judge(good, stream.summary(), stream.exchange)
+    expect_answer(good, stream)
 
 
 @streaming.interface("stream-first-frame", ERROR, "§3.1.2, STR-01, AG-44")
-async def first_frame(probe: InterfaceProbe) -> CheckVerdict:
+async def first_frame(probe: InterfaceProbe) -> None:
     """The first frame is the task, or the only one a message.
 
     Means: Clients learn the task's id from the first frame; without it they cannot get back to the task.
@@ -87,11 +71,11 @@ async def first_frame(probe: InterfaceProbe) -> CheckVerdict:
     stream = await probe.fixtures.stream()
     kind = stream.frames[0].kind or "nothing known"
     good = kind == "task" or (kind == "message" and len(stream.frames) == 1)
-    return judge(good, f"the first frame is {kind}", stream.exchange)
+    expect(good, f"the first frame is {kind}", stream)
 
 
 @streaming.interface("stream-envelope", ERROR, "§9.4.2, JRP-01, AG-45")
-async def envelope(probe: InterfaceProbe) -> CheckVerdict:
+async def envelope(probe: InterfaceProbe) -> None:
     """Every frame is a whole answer with the request's id and one known thing in it.
 
     Means: Clients cannot match frames to their request, or cannot read them at all.
@@ -100,20 +84,16 @@ async def envelope(probe: InterfaceProbe) -> CheckVerdict:
     stream = await probe.fixtures.stream()
     sent = at(parsed(stream.exchange.request.body or b""), "id")
     for index, frame in enumerate(stream.frames, 1):
-        if not members(frame.envelope):
-            return failed(f"frame {index} is no JSON object", stream.exchange)
-        if probe.is_rpc and at(frame.envelope, "jsonrpc") != "2.0":
-            return failed(f"frame {index} has no jsonrpc 2.0", stream.exchange)
-        back = at(frame.envelope, "id")
-        if probe.is_rpc and back != sent:
-            return failed(f"frame {index} has the id {back!r}, not {sent!r}", stream.exchange)
-        if frame.object is None:
-            return failed(f"frame {index} holds no task, message or update", stream.exchange)
-    return PASSED
+        expect(members(frame.envelope), f"frame {index} is no JSON object", stream)
+        if probe.is_rpc:
+            version, back = at(frame.envelope, "jsonrpc"), at(frame.envelope, "id")
+            expect(version == "2.0", f"frame {index} has no jsonrpc 2.0", stream)
+            expect(back == sent, f"frame {index} has the id {back!r}, not {sent!r}", stream)
+        expect(frame.object is not None, f"frame {index} holds no task, message or update", stream)
 
 
 @streaming.interface("stream-names-task", ERROR, "§4.2, STR-07")
-async def names_task(probe: InterfaceProbe) -> CheckVerdict:
+async def names_task(probe: InterfaceProbe) -> None:
     """Every frame names the same task and context.
 
     Means: Updates cannot be told apart when several tasks are followed.
@@ -125,11 +105,11 @@ async def names_task(probe: InterfaceProbe) -> CheckVerdict:
         if frame.object is not None and frame.kind != "message":
             found.add((frame.object.task_id, text(frame.object.value.get("contextId"))))
     good = len(found) <= 1 and all(all(pair) for pair in found)
-    return judge(good, f"the frames name {sorted(found)}", stream.exchange)
+    expect(good, f"the frames name {sorted(found)}", stream)
 
 
 @streaming.interface("stream-closes", ERROR, "§3.1.2, STR-03, AG-47")
-async def closes(probe: InterfaceProbe) -> CheckVerdict:
+async def closes(probe: InterfaceProbe) -> None:
     """The stream ends with a state in which the task rests, and is closed.
 
     Means: Clients wait for more until they give up.
@@ -137,14 +117,13 @@ async def closes(probe: InterfaceProbe) -> CheckVerdict:
     """
     stream = await probe.fixtures.stream()
     last = next((frame.state for frame in reversed(stream.frames) if frame.state), "")
-    if not stream.exchange.closed:
-        return failed(f"after {last or 'no state'}: {stream.exchange.trouble}", stream.exchange)
+    expect(stream.exchange.closed, f"after {last or 'no state'}: {stream.exchange.trouble}", stream)
     good = last in AT_REST or any(frame.kind == "message" for frame in stream.frames)
-    return judge(good, f"it closed in state {last or 'unknown'}", stream.exchange)
+    expect(good, f"it closed in state {last or 'unknown'}", stream)
 
 
 @streaming.interface("stream-one-end", ERROR, "§3.5.1, STR-14, AG-15")
-async def one_end(probe: InterfaceProbe) -> CheckVerdict:
+async def one_end(probe: InterfaceProbe) -> None:
     """No state follows a terminal one.
 
     Means: Clients stop at the first terminal state and miss the rest, or report two ends.
@@ -153,11 +132,11 @@ async def one_end(probe: InterfaceProbe) -> CheckVerdict:
     stream = await probe.fixtures.stream()
     states = [frame.state for frame in stream.frames]
     early = next((state for state in states[:-1] if state in TERMINAL), "")
-    return judge(not early, f"{early} is followed by more", stream.exchange)
+    expect(not early, f"{early} is followed by more", stream)
 
 
 @streaming.interface("stream-final-flag", ERROR, "0.3 §7.2.2, AG-48", bindings=RPC, versions=V03)
-async def final_flag(probe: InterfaceProbe) -> CheckVerdict:
+async def final_flag(probe: InterfaceProbe) -> None:
     """`final` is true on the last status and nowhere else.
 
     Means: Clients of 0.3 know the end by `final`; without it they go on waiting.
@@ -169,29 +148,24 @@ async def final_flag(probe: InterfaceProbe) -> CheckVerdict:
         for frame in stream.frames
         if frame.object is not None and frame.kind == "status-update"
     ]
-    if not flags:
-        return skipped("there was no status-update")
+    assume(flags, "there was no status-update")
     good = flags[-1] is True and not any(flags[:-1])
-    return judge(good, f"the flags were {flags}", stream.exchange)
+    expect(good, f"the flags were {flags}", stream)
 
 
 @streaming.interface("stream-equals-task", ERROR, "§4.2.2, STR-08, AG-46")
-async def equals_task(probe: InterfaceProbe) -> CheckVerdict:
+async def equals_task(probe: InterfaceProbe) -> None:
     """The frames add up to the artifacts of the task.
 
     Means: Who follows the stream has another result than who reads the task.
     Fix: Send each chunk once, append:true only for what is new, and keep what was sent.
     """
     stream = await probe.fixtures.stream()
-    if not stream.task_id or not stream.exchange.closed:
-        return skipped("the stream names no task, or did not end")
+    assume(stream.task_id and stream.exchange.closed, "the stream names no task, or did not end")
     answer = await probe.call("get", {"id": stream.task_id})
-    if answer.refused:
-        return failed(f"the task of the stream: {answer.summary()}", answer.exchange)
+    expect(not answer.refused, f"the task of the stream: {answer.summary()}", answer)
     sent, kept = _artifact_texts(stream.frames), texts(answer.task.get("artifacts"))
-    return judge(
-        sent == kept, f"the stream gave {sent}, the task has {kept}", stream.exchange, answer.exchange
-    )
+    expect(sent == kept, f"the stream gave {sent}, the task has {kept}", stream, answer)
 
 
 def _artifact_texts(frames: tuple[ProbeFrame, ...]) -> dict[str, str]:
@@ -209,7 +183,7 @@ def _artifact_texts(frames: tuple[ProbeFrame, ...]) -> dict[str, str]:
 
 
 @subscribing.interface("stream-survives-drop", ERROR, "§3.5.2, STR-10, AG-50", first=True)
-async def survives(probe: InterfaceProbe) -> CheckVerdict:
+async def survives(probe: InterfaceProbe) -> None:
     """The task goes on when its listener leaves after the first frame.
 
     Means: A caller whose connection breaks loses the work.
@@ -218,22 +192,22 @@ async def survives(probe: InterfaceProbe) -> CheckVerdict:
     stream = await probe.fixtures.dropped()
     state = state_of(await probe.fixtures.settled(stream.task_id))
     good = state in AT_REST and state != "canceled"
-    return judge(good, f"the task is {state or 'not to be read'}", stream.exchange)
+    expect(good, f"the task is {state or 'not to be read'}", stream)
 
 
-@subscribing.interface("subscribe-unknown-task", ERROR, "§3.1.6, SUB-04, AG-52", sends=False)
-async def subscribe_unknown(probe: InterfaceProbe) -> CheckVerdict:
+@subscribing.interface("subscribe-unknown-task", ERROR, "§3.1.6, SUB-04, AG-52")
+async def subscribe_unknown(probe: InterfaceProbe) -> None:
     """A subscription to a task that never was is refused.
 
     Means: Clients wait on a stream that never says anything.
     Fix: Answer a subscription to a task that nobody knows with TaskNotFound (-32001).
     """
     stream = await probe.fixtures.followed_unknown()
-    return judge(stream.is_refused, stream.summary(), stream.exchange)
+    expect_answer(stream.is_refused, stream)
 
 
 @subscribing.interface("subscribe-ended-task", ERROR, "§3.1.6, SUB-03, AG-52")
-async def subscribe_ended(probe: InterfaceProbe) -> CheckVerdict:
+async def subscribe_ended(probe: InterfaceProbe) -> None:
     """A subscription to an ended task is refused, or in 0.3 comes to its end.
 
     Means: Clients that come back too late wait for ever.
@@ -241,65 +215,59 @@ async def subscribe_ended(probe: InterfaceProbe) -> CheckVerdict:
     """
     stream = await probe.fixtures.followed_ended()
     good = stream.is_refused or (stream.exchange.closed and not probe.is_v1)
-    return judge(good, stream.summary(), stream.exchange)
+    expect_answer(good, stream)
 
 
 @subscribing.interface("subscribe-refusal-codes", WARNING, "§3.1.6, SUB-03, SUB-04, AG-52")
-async def refusal_codes(probe: InterfaceProbe) -> CheckVerdict:
+async def refusal_codes(probe: InterfaceProbe) -> None:
     """Refused subscriptions have the agreed codes.
 
     Means: Clients cannot tell a task that is gone, or has ended, from a broken agent.
     Fix: Use TaskNotFound (-32001) for an unknown task, in 1.0 UnsupportedOperation (-32004) for an ended one.
     """
     stream = await probe.fixtures.followed_unknown()
-    if stream.is_refused and not stream.is_code(NOT_FOUND):
-        return failed(f"a task that never was: {stream.summary()}", stream.exchange)
+    good = stream.is_code(NOT_FOUND) or not stream.is_refused
+    expect(good, f"a task that never was: {stream.summary()}", stream)
     if probe.is_v1:
         stream = await probe.fixtures.followed_ended()
-        if stream.is_refused and not stream.is_code(UNSUPPORTED):
-            return failed(f"a task that has ended: {stream.summary()}", stream.exchange)
-    return PASSED
+        good = stream.is_code(UNSUPPORTED) or not stream.is_refused
+        expect(good, f"a task that has ended: {stream.summary()}", stream)
 
 
 @subscribing.interface("subscribe-live", ERROR, "§3.1.6, SUB-01, SUB-02, AG-51", first=True)
-async def subscribe_live(probe: InterfaceProbe) -> CheckVerdict:
+async def subscribe_live(probe: InterfaceProbe) -> None:
     """A running task can be followed again: first the task, then the rest, then the end.
 
     Means: A caller whose connection broke cannot take up the stream again.
     Fix: Begin a subscription with the task as it stands, go on with what follows, close at the end.
     """
     stream = await probe.fixtures.followed()
-    if not stream.is_stream or not stream.frames:
-        return failed(stream.summary(), stream.exchange)
-    if probe.is_v1 and stream.frames[0].kind != "task":
-        return failed("the first frame is not the task", stream.exchange)
+    expect_answer(stream.is_stream and stream.frames, stream)
+    expect(not probe.is_v1 or stream.frames[0].kind == "task", "the first frame is not the task", stream)
     paused = stream.frames[-1].state in INTERRUPTED
-    return judge(paused or stream.exchange.closed, stream.summary(), stream.exchange)
+    expect_answer(paused or stream.exchange.closed, stream)
 
 
 @subscribing.interface("subscribe-changes-nothing", ERROR, "§3.1.6, SUB-02", first=True)
-async def changes_nothing(probe: InterfaceProbe) -> CheckVerdict:
+async def changes_nothing(probe: InterfaceProbe) -> None:
     """A task that was followed again has each piece of its artifacts once.
 
     Means: The stored result holds what came after the subscription twice; whoever reads the task gets that.
     Fix: Let one reader of a task's events write to the store, however many follow the task.
     """
     stream = await probe.fixtures.followed()
-    if not stream.frames:
-        return skipped("nothing came; see subscribe-live")
+    assume(stream.frames, "nothing came; see subscribe-live")
     answer = await probe.call("get", {"id": (await probe.fixtures.dropped()).task_id})
     kept = texts(answer.task.get("artifacts"))
     for artifact_id, sent in _artifact_texts(stream.frames).items():
         stored = kept.get(artifact_id, "")
         # A subscription that does not begin with the task begins in the middle.
-        if stored != sent and (stream.frames[0].kind == "task" or not stored.endswith(sent)):
-            said = f"the subscription gave {sent!r}, the task has {stored!r}"
-            return failed(said, stream.exchange, answer.exchange)
-    return PASSED
+        same = stored == sent or (stream.frames[0].kind != "task" and stored.endswith(sent))
+        expect(same, f"the subscription gave {sent!r}, the task has {stored!r}", stream, answer)
 
 
 @subscribing.interface("stream-resume", INFO, "WHATWG §9.2.4", first=True)
-async def resume(probe: InterfaceProbe) -> CheckVerdict:
+async def resume(probe: InterfaceProbe) -> None:
     """Last-Event-ID is honoured where frames have ids.
 
     Means: Clients that resume by Last-Event-ID get everything again, and may show it twice.
@@ -307,8 +275,7 @@ async def resume(probe: InterfaceProbe) -> CheckVerdict:
     """
     stream = await probe.fixtures.stream()
     ids = [frame.id for frame in stream.frames if frame.id]
-    if len(set(ids)) < 2 or not stream.task_id:
-        return skipped("the frames have no ids")
+    assume(len(set(ids)) >= 2 and stream.task_id, "the frames have no ids")
     again = await probe.follow(
         "subscribe",
         {"id": stream.task_id},
@@ -316,8 +283,7 @@ async def resume(probe: InterfaceProbe) -> CheckVerdict:
         after=ids[0],
         enough=lambda frame: bool(frame.id),
     )
-    if again.answer is not None:
-        return skipped(f"the task has ended: {again.answer.summary()}")
+    assume(again.answer is None, f"the task has ended: {again.summary()}")
     following = next(one for one in ids if one != ids[0])
     back = next((frame.id for frame in again.frames if frame.id), "nothing")
-    return judge(back == following, f"after {ids[0]} came {back}, not {following}", again.exchange)
+    expect(back == following, f"after {ids[0]} came {back}, not {following}", again)

@@ -5,21 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from trunkline.clock import new_id
-from trunkline.doctor.check import (
-    BOTH,
-    ERROR,
-    PASSED,
-    V1,
-    WARNING,
-    CheckVerdict,
-    Family,
-    failed,
-    judge,
-    refused_with,
-    unknown,
-)
-from trunkline.doctor.exchange import NotPossible
-from trunkline.doctor.json_access import TERMINAL, at, items, members, objects, state_of, text, texts
+from trunkline.doctor.check import BOTH, ERROR, V1, WARNING, Family, assume, expect, expect_refusal
+from trunkline.doctor.exchange import NotPossible, Undecided
+from trunkline.doctor.json_access import TERMINAL, at, items, members, state_of, text, texts
 from trunkline.doctor.probe import (
     BAD_PARAMS,
     NO_METHOD,
@@ -30,12 +18,12 @@ from trunkline.doctor.probe import (
     ProbeAnswer,
 )
 
-reading = Family("reading", versions=V1, sends=True)
-canceling = Family("canceling", sends=True)
+reading = Family("reading", versions=V1)
+canceling = Family("canceling")
 
 
 @reading.interface("get-equals-send", ERROR, "§3.1.3, GET-01, AG-12", versions=BOTH)
-async def equals_send(probe: InterfaceProbe) -> CheckVerdict:
+async def equals_send(probe: InterfaceProbe) -> None:
     """A get gives what the send has given.
 
     Means: The task that is kept is not the one that the caller was told of.
@@ -45,16 +33,16 @@ async def equals_send(probe: InterfaceProbe) -> CheckVerdict:
     answer = await probe.call("get", {"id": task["id"]})
     kept = answer.task
     for name in ("id", "contextId"):
-        if kept.get(name) != task.get(name):
-            return failed(f"{name} was {task.get(name)!r} and is {kept.get(name)!r}", answer.exchange)
-    if state_of(kept) != state_of(task):
-        return failed(f"the state was {state_of(task)} and is {state_of(kept)}", answer.exchange)
+        before, after = task.get(name), kept.get(name)
+        expect(before == after, f"{name} was {before!r} and is {after!r}", answer)
+    before, after = state_of(task), state_of(kept)
+    expect(before == after, f"the state was {before} and is {after}", answer)
     same = texts(kept.get("artifacts")) == texts(task.get("artifacts"))
-    return judge(same, "the artifacts are not those of the answer", answer.exchange)
+    expect(same, "the artifacts are not those of the answer", answer)
 
 
 @reading.interface("get-repeatable", ERROR, "§3.3.1, GET-03", versions=BOTH, first=True)
-async def repeatable(probe: InterfaceProbe) -> CheckVerdict:
+async def repeatable(probe: InterfaceProbe) -> None:
     """Two gets of an ended task are equal.
 
     Means: Reading a task changes it.
@@ -62,11 +50,11 @@ async def repeatable(probe: InterfaceProbe) -> CheckVerdict:
     """
     task = await probe.fixtures.ended()
     one, other = [await probe.call("get", {"id": task["id"]}) for _ in range(2)]
-    return judge(one.result == other.result, "two gets differ", one.exchange, other.exchange)
+    expect(one.result == other.result, "two gets differ", one, other)
 
 
 @reading.interface("history-zero", WARNING, "§3.2.4, HIS-01")
-async def history_zero(probe: InterfaceProbe) -> CheckVerdict:
+async def history_zero(probe: InterfaceProbe) -> None:
     """historyLength 0 gives no history.
 
     Means: Callers that want no history get it all the same, and pay for it.
@@ -75,11 +63,11 @@ async def history_zero(probe: InterfaceProbe) -> CheckVerdict:
     task = await probe.fixtures.ended()
     answer = await probe.call("get", {"id": task["id"], "historyLength": 0})
     found = items(answer.task.get("history"))
-    return judge(not found and not answer.refused, f"{len(found)} messages came", answer.exchange)
+    expect(not found and not answer.refused, f"{len(found)} messages came", answer)
 
 
 @reading.interface("history-limit", ERROR, "§3.2.4, HIS-02", versions=BOTH)
-async def history_limit(probe: InterfaceProbe) -> CheckVerdict:
+async def history_limit(probe: InterfaceProbe) -> None:
     """historyLength 1 gives one message at most.
 
     Means: Callers get more history than they asked for.
@@ -88,11 +76,11 @@ async def history_limit(probe: InterfaceProbe) -> CheckVerdict:
     task = await probe.fixtures.ended()
     answer = await probe.call("get", {"id": task["id"], "historyLength": 1})
     found = items(answer.task.get("history"))
-    return judge(len(found) <= 1 and not answer.refused, f"{len(found)} messages came", answer.exchange)
+    expect(len(found) <= 1 and not answer.refused, f"{len(found)} messages came", answer)
 
 
 @reading.interface("history-negative", ERROR, "§3.3.2, HIS-05", first=True)
-async def history_negative(probe: InterfaceProbe) -> CheckVerdict:
+async def history_negative(probe: InterfaceProbe) -> None:
     """A negative historyLength is refused.
 
     Means: A mistake of the caller goes unnoticed.
@@ -100,11 +88,11 @@ async def history_negative(probe: InterfaceProbe) -> CheckVerdict:
     """
     task = await probe.fixtures.task()
     answer = await probe.call("get", {"id": task["id"], "historyLength": -1})
-    return refused_with(answer, BAD_PARAMS)
+    expect_refusal(answer, BAD_PARAMS)
 
 
-@reading.interface("list-members", ERROR, "§3.1.4, LST-01, LST-02", sends=False)
-async def list_members(probe: InterfaceProbe) -> CheckVerdict:
+@reading.interface("list-members", ERROR, "§3.1.4, LST-01, LST-02")
+async def list_members(probe: InterfaceProbe) -> None:
     """A page has all four members, also an empty one.
 
     Means: Clients cannot page through the tasks.
@@ -113,13 +101,12 @@ async def list_members(probe: InterfaceProbe) -> CheckVerdict:
     answer = await _list(probe, contextId="trunkline-doctor-nothing")
     page = members(answer.result)
     lacking = [name for name in ("tasks", "nextPageToken", "pageSize", "totalSize") if name not in page]
-    if lacking:
-        return failed(f"missing: {', '.join(lacking)}", answer.exchange)
-    return judge(page["nextPageToken"] == "", "the last page has a nextPageToken", answer.exchange)
+    expect(not lacking, f"missing: {', '.join(lacking)}", answer)
+    expect(page["nextPageToken"] == "", "the last page has a nextPageToken", answer)
 
 
 @reading.interface("list-context-filter", ERROR, "§3.1.4, LST-05")
-async def context_filter(probe: InterfaceProbe) -> CheckVerdict:
+async def context_filter(probe: InterfaceProbe) -> None:
     """A list of one context has the task of that context, and no other.
 
     Means: A caller that asks for one conversation sees others.
@@ -127,15 +114,14 @@ async def context_filter(probe: InterfaceProbe) -> CheckVerdict:
     """
     task = await probe.fixtures.ended()
     answer = await _list(probe, contextId=task.get("contextId", ""))
-    found = objects(at(answer.result, "tasks"))
-    if not any(one.get("id") == task["id"] for one in found):
-        return failed("the task is not in the list of its own context", answer.exchange)
-    good = all(one.get("contextId") == task.get("contextId") for one in found)
-    return judge(good, "tasks of other contexts are in the list", answer.exchange)
+    there = any(one.get("id") == task["id"] for one in answer.tasks)
+    expect(there, "the task is not in the list of its own context", answer)
+    only = all(one.get("contextId") == task.get("contextId") for one in answer.tasks)
+    expect(only, "tasks of other contexts are in the list", answer)
 
 
 @reading.interface("list-artifacts-hidden", ERROR, "§3.1.4, LST-04")
-async def artifacts_hidden(probe: InterfaceProbe) -> CheckVerdict:
+async def artifacts_hidden(probe: InterfaceProbe) -> None:
     """Artifacts are in a list when they are asked for, and only then.
 
     Means: Lists are as large as all results together.
@@ -144,18 +130,17 @@ async def artifacts_hidden(probe: InterfaceProbe) -> CheckVerdict:
     task = await probe.fixtures.ended()
     context = task.get("contextId", "")
     plain = await _list(probe, contextId=context)
-    if any("artifacts" in one for one in objects(at(plain.result, "tasks"))):
-        return failed("artifacts came without being asked for", plain.exchange)
-    if not items(task.get("artifacts")):
-        return PASSED
-    full = await _list(probe, contextId=context, includeArtifacts=True)
-    good = any(items(one.get("artifacts")) for one in objects(at(full.result, "tasks")))
-    return judge(good, "includeArtifacts brings none", full.exchange)
+    hidden = not any("artifacts" in one for one in plain.tasks)
+    expect(hidden, "artifacts came without being asked for", plain)
+    if items(task.get("artifacts")):
+        full = await _list(probe, contextId=context, includeArtifacts=True)
+        given = any(items(one.get("artifacts")) for one in full.tasks)
+        expect(given, "includeArtifacts brings none", full)
 
 
 # When all is quiet: a task that moves on while a page is made is nobody's fault.
 @reading.interface("list-newest-first", ERROR, "§3.1.4, LST-03", late=True)
-async def newest_first(probe: InterfaceProbe) -> CheckVerdict:
+async def newest_first(probe: InterfaceProbe) -> None:
     """The list is ordered by the time of the status.
 
     Means: Callers that look at the first page miss what has just happened.
@@ -163,15 +148,14 @@ async def newest_first(probe: InterfaceProbe) -> CheckVerdict:
     """
     await probe.fixtures.ended()
     answer = await _list(probe, pageSize=20)
-    found = objects(at(answer.result, "tasks"))
-    times = [text(at(one, "status", "timestamp")).rstrip("Z") for one in found]
+    times = [text(at(one, "status", "timestamp")).rstrip("Z") for one in answer.tasks]
     # Fractions of a second may be left out, which does not sort as text.
     stamps = [(one.partition(".")[0], one.partition(".")[2].ljust(9, "0")) for one in times if one]
-    return judge(stamps == sorted(stamps, reverse=True), "times are not descending", answer.exchange)
+    expect(stamps == sorted(stamps, reverse=True), "times are not descending", answer)
 
 
 @reading.interface("list-paging", ERROR, "§3.1.4, LST-06", late=True)
-async def paging(probe: InterfaceProbe) -> CheckVerdict:
+async def paging(probe: InterfaceProbe) -> None:
     """Two pages of one task each are two tasks.
 
     Means: Callers that page see a task twice, or never.
@@ -179,20 +163,17 @@ async def paging(probe: InterfaceProbe) -> CheckVerdict:
     """
     await probe.fixtures.ended()
     one = await _list(probe, pageSize=1)
-    size, token = len(items(at(one.result, "tasks"))), text(at(one.result, "nextPageToken"))
-    if size > 1:
-        return failed(f"pageSize 1 gives {size} tasks", one.exchange)
-    if not token:
-        raise NotPossible("there is only one page")
+    size, token = len(one.tasks), text(at(one.result, "nextPageToken"))
+    expect(size <= 1, f"pageSize 1 gives {size} tasks", one)
+    assume(token, "there is only one page")
     other = await _list(probe, pageSize=1, pageToken=token)
-    ids = [[task.get("id") for task in objects(at(page.result, "tasks"))] for page in (one, other)]
-    if other.refused or not ids[1]:
-        return failed(f"the second page: {other.summary()}", one.exchange, other.exchange)
-    return judge(ids[0] != ids[1], "both pages have the same task", one.exchange, other.exchange)
+    ids = [[task.get("id") for task in page.tasks] for page in (one, other)]
+    expect(not other.refused and ids[1], f"the second page: {other.summary()}", one, other)
+    expect(ids[0] != ids[1], "both pages have the same task", one, other)
 
 
-@reading.interface("list-bad-page-size", ERROR, "§3.1.4, LST-07", sends=False)
-async def bad_page_size(probe: InterfaceProbe) -> CheckVerdict:
+@reading.interface("list-bad-page-size", ERROR, "§3.1.4, LST-07")
+async def bad_page_size(probe: InterfaceProbe) -> None:
     """Page sizes of 0 and 101 are refused.
 
     Means: A mistake of the caller goes unnoticed, or loads everything at once.
@@ -200,31 +181,29 @@ async def bad_page_size(probe: InterfaceProbe) -> CheckVerdict:
     """
     for size in (0, 101):
         answer = await _list(probe, pageSize=size, refusals=True)
-        if not answer.is_code(BAD_PARAMS):
-            return failed(f"pageSize {size} gives {answer.summary()}", answer.exchange)
-    return PASSED
+        expect_refusal(answer, BAD_PARAMS, request=f"pageSize {size}")
 
 
-@reading.interface("list-bad-page-token", ERROR, "§3.3.2, LST-08", sends=False)
-async def bad_page_token(probe: InterfaceProbe) -> CheckVerdict:
+@reading.interface("list-bad-page-token", ERROR, "§3.3.2, LST-08")
+async def bad_page_token(probe: InterfaceProbe) -> None:
     """A page token that was never given is refused.
 
     Means: A caller with an old token starts again at the first page and never comes to an end.
     Fix: Refuse a pageToken that was never given with invalid params (-32602).
     """
     answer = await _list(probe, pageToken="trunkline-doctor", refusals=True)  # noqa: S106 - no password
-    return refused_with(answer, BAD_PARAMS)
+    expect_refusal(answer, BAD_PARAMS)
 
 
-@reading.interface("list-bad-status", ERROR, "§3.3.2, LST-09", sends=False)
-async def bad_status(probe: InterfaceProbe) -> CheckVerdict:
+@reading.interface("list-bad-status", ERROR, "§3.3.2, LST-09")
+async def bad_status(probe: InterfaceProbe) -> None:
     """A status that does not exist is refused.
 
     Means: A filter that is spelled wrong gives everything, and nobody notices.
     Fix: Refuse a status that is no state with invalid params (-32602).
     """
     answer = await _list(probe, status="TASK_STATE_NOWHERE", refusals=True)
-    return refused_with(answer, BAD_PARAMS)
+    expect_refusal(answer, BAD_PARAMS)
 
 
 async def _list(probe: InterfaceProbe, *, refusals: bool = False, **query: Any) -> ProbeAnswer:
@@ -241,19 +220,19 @@ async def _list(probe: InterfaceProbe, *, refusals: bool = False, **query: Any) 
     return answer
 
 
-@canceling.interface("cancel-unknown-task", ERROR, "§3.1.5, CAN-03, AG-11", sends=False)
-async def unknown_task(probe: InterfaceProbe) -> CheckVerdict:
+@canceling.interface("cancel-unknown-task", ERROR, "§3.1.5, CAN-03, AG-11")
+async def unknown_task(probe: InterfaceProbe) -> None:
     """A cancel of a task that never was is refused.
 
     Means: Callers believe that something was stopped.
     Fix: Answer a cancel of a task that nobody knows with TaskNotFound (-32001).
     """
     answer = await probe.call("cancel", {"id": new_id()})
-    return refused_with(answer, NOT_FOUND)
+    expect_refusal(answer, NOT_FOUND)
 
 
 @canceling.interface("cancel-ended-task", ERROR, "§3.1.5, CAN-02, AG-14")
-async def ended_task(probe: InterfaceProbe) -> CheckVerdict:
+async def ended_task(probe: InterfaceProbe) -> None:
     """A cancel of an ended task is refused, and the task stays as it is.
 
     Means: Callers believe that work was stopped which was done, or a finished result is lost.
@@ -261,27 +240,27 @@ async def ended_task(probe: InterfaceProbe) -> CheckVerdict:
     """
     task = await probe.fixtures.ended()
     answer = await probe.call("cancel", {"id": task["id"]})
-    if not answer.is_code(NOT_CANCELABLE):
-        return failed(answer.summary(), answer.exchange)
+    expect_refusal(answer, NOT_CANCELABLE)
     after = await probe.call("get", {"id": task["id"]})
     kept = state_of(after.task) == state_of(task)
-    return judge(kept, f"it was {state_of(task)} and is {state_of(after.task)}", after.exchange)
+    expect(kept, f"it was {state_of(task)} and is {state_of(after.task)}", after)
 
 
 @canceling.interface("cancel-race", ERROR, "§3.1.5, CAN-01, AG-15", first=True)
-async def cancel_race(probe: InterfaceProbe) -> CheckVerdict:
+async def cancel_race(probe: InterfaceProbe) -> None:
     """A cancel right behind a send: one end, and the same for everybody.
 
     Means: What a caller was told is not what is kept: cancelled work shows up as done, or never ends.
     Fix: Decide the end once: write a terminal state only if there is none, and answer what was written.
     """
     race = await probe.fixtures.race()
-    canceled, shown = race.canceled, (race.canceled.exchange, race.end.exchange)
+    canceled, shown = race.canceled, (race.canceled, race.end)
     answered, end = state_of(canceled.task), state_of(race.end.task)
-    if not canceled.refused and answered in TERMINAL and end != answered:
-        return failed(f"the cancel said {answered}, the task is {end or 'not to be read'}", *shown)
-    if canceled.refused and not canceled.is_code(NOT_CANCELABLE):
-        return failed(f"the cancel gives {canceled.summary()}", *shown)
-    if canceled.refused and end and end not in TERMINAL:
-        return unknown(f"the agent does not cancel this task, which is still {end}", *shown)
-    return judge(end in TERMINAL, f"the task is {end or 'not to be read'} after its cancel", *shown)
+    if canceled.refused:
+        expect(canceled.is_code(NOT_CANCELABLE), f"the cancel gives {canceled.summary()}", *shown)
+        if end and end not in TERMINAL:
+            raise Undecided(f"the agent does not cancel this task, which is still {end}")
+    elif answered in TERMINAL:
+        said = f"the cancel said {answered}, the task is {end or 'not to be read'}"
+        expect(end == answered, said, *shown)
+    expect(end in TERMINAL, f"the task is {end or 'not to be read'} after its cancel", *shown)
