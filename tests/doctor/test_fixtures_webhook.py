@@ -26,7 +26,6 @@ async def _post(url: str, raw: bytes) -> bytes:
 def test_it_keeps_what_it_is_told(host: str) -> None:
     async def main() -> None:
         hook = NotificationProbe(host)
-        await hook.open()
         try:
             path = urlsplit(hook.url).path
             head = f"POST {path} HTTP/1.1\r\nHost: x\r\nX-Token: t\r\nContent-Length: 2\r\n\r\n".encode()
@@ -52,7 +51,6 @@ def test_it_keeps_what_it_is_told(host: str) -> None:
 def test_strangers_are_not_kept(raw: bytes) -> None:
     async def main() -> None:
         hook = NotificationProbe("127.0.0.1")
-        await hook.open()
         try:
             async with asyncio.timeout(60):
                 assert b" 200 " not in await _post(hook.url, raw)
@@ -66,7 +64,10 @@ def test_strangers_are_not_kept(raw: bytes) -> None:
 def test_waiting_has_an_end() -> None:
     async def main() -> None:
         hook = NotificationProbe("127.0.0.1")
-        async with asyncio.timeout(60):
-            await hook.wait_for(lambda _: True, 0.01)
+        try:
+            async with asyncio.timeout(60):
+                await hook.wait_for(lambda _: True, 0.01)
+        finally:
+            await hook.close()
 
     asyncio.run(main())

@@ -23,13 +23,12 @@ from trunkline.doctor.json_access import at, nested_objects, parsed, protocol_ob
 )
 def test_an_object_is_known_in_every_dress(result: object, kind: str) -> None:
     found = protocol_object(result)
-    assert found is not None
     assert found.kind == kind
 
 
 @pytest.mark.parametrize("result", [None, [], 1, "task", {}, {"task": 1}, {"hello": {}}])
 def test_nothing_is_nothing(result: object) -> None:
-    assert protocol_object(result) is None
+    assert protocol_object(result).kind == ""
 
 
 @pytest.mark.parametrize(
@@ -62,7 +61,6 @@ def test_what_a_caller_wrote_is_not_looked_into() -> None:
         "history": [{"role": "ROLE_USER", "parts": [{}]}, {"role": "ROLE_AGENT", "parts": [{}]}],
     }
     top = protocol_object({"task": task})
-    assert top is not None
     assert [one.path for one in nested_objects(top)] == [
         "task",
         "task.history[0]",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct
 
 from trunkline.clock import new_id, random_bits
+from trunkline.doctor.check import assume
 from trunkline.doctor.exchange import NotPossible
 from trunkline.doctor.json_access import (
     AT_REST,
@@ -26,33 +28,29 @@ _CLOSE = {"Connection": "close"}
 
 
 class NotificationProbe:
-    """Listens at a port of its own. `host` is the name under which the agent reaches this machine."""
+    """Listens at a port of its own. `host` is the name under which the agent reaches this machine.
+
+    That is on loopback, or on all addresses if the agent comes from elsewhere.
+    """
 
     def __init__(self, host: str) -> None:
-        self.host = host
         self.token = f"{random_bits(128):032x}"
         self.received: list[IncomingWebhook] = []
-        self.url = ""
-        self._path = f"/doctor/{random_bits(64):016x}"
         self._arrived = asyncio.Event()
-        self._listener: WebhookListener | None = None
-
-    async def open(self) -> None:
-        """Listen on loopback, or on all addresses if the agent comes from elsewhere."""
         loop = asyncio.get_running_loop()
+        path = f"/doctor/{random_bits(64):016x}"
 
         def answer(webhook: IncomingWebhook) -> tuple[int, dict[str, str]]:
             # The path is this examination's secret: whoever else posts here is nobody's agent.
-            if webhook.path != self._path:
+            if webhook.path != path:
                 return 404, _CLOSE
             self.received.append(webhook)
             loop.call_soon_threadsafe(self._arrived.set)
             return 200, _CLOSE
 
         local = {"127.0.0.1": "127.0.0.1", "localhost": "127.0.0.1", "::1": "::1"}
-        self._listener = WebhookListener(answer, local.get(self.host, ""), idle_s=_READ_S)
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        self.url = f"http://{host}:{self._listener.port}{self._path}"
+        self._listener = WebhookListener(answer, local.get(host, ""), idle_s=_READ_S)
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{self._listener.port}{path}"
 
     async def wait_for(self, wanted: Callable[[IncomingWebhook], bool], timeout_s: float) -> None:
         """Wait until a notification like this has come, or the time is over."""
@@ -66,8 +64,7 @@ class NotificationProbe:
 
     async def close(self) -> None:
         """Stop the receiver of webhooks."""
-        if self._listener is not None:
-            await asyncio.to_thread(self._listener.close)
+        await asyncio.to_thread(self._listener.close)
 
 
 if TYPE_CHECKING:
@@ -104,6 +101,11 @@ class Once(Generic[_Value]):
             return self._made[0]
 
 
+def once(make: Callable[[Any], Awaitable[_Value]]) -> cached_property[Once[_Value]]:
+    """A method whose value is made by its first call: see `Once`."""
+    return cached_property(lambda self: Once(partial(make, self)))
+
+
 class CancelRace(Struct, frozen=True):
     """A send without waiting, and a cancel right behind it; `end` is the task a little later."""
 
@@ -126,14 +128,6 @@ class Fixtures:
 
     def __init__(self, probe: InterfaceProbe) -> None:
         self._probe = probe
-        self.first = Once(self.send)
-        self.streamed = Once(self._streamed)
-        self.race = Once(self._race)
-        self.dropped = Once(self._dropped)
-        self.followed = Once(self._followed)
-        self.followed_unknown = Once(self._followed_unknown)
-        self.followed_ended = Once(self._followed_ended)
-        self.pushed = Once(self._pushed)
         self.context_id = f"doctor-{random_bits(64):016x}"
 
     def message(self, **more: Any) -> dict[str, Any]:
@@ -148,8 +142,7 @@ class Fixtures:
             NotPossible: the operator wants nothing sent.
         """
         options = self._probe.subject.options
-        if not options.sends:
-            raise NotPossible("nothing is sent, as --no-send says")
+        assume(options.sends, "nothing is sent, as --no-send says")
         metadata = {"trunklineDoctor": "probe"}
         if options.skill:
             metadata |= {"skillHint": options.skill, "skill": options.skill}
@@ -178,8 +171,8 @@ class Fixtures:
             NotPossible: there is none.
         """
         answer = await self.first()
-        if answer.refused or answer.object is None:
-            raise NotPossible(f"the send gave neither a task nor a message: {answer.summary()}")
+        given = not answer.refused and answer.object.kind
+        assume(given, f"the send gave neither a task nor a message: {answer.summary()}")
         return answer
 
     async def task(self) -> dict[str, Any]:
@@ -189,8 +182,7 @@ class Fixtures:
             NotPossible: there is none.
         """
         task = (await self.sent()).task
-        if not text(task.get("id")):
-            raise NotPossible("the agent answers with a message, not with a task")
+        assume(text(task.get("id")), "the agent answers with a message, not with a task")
         return task
 
     async def ended(self) -> dict[str, Any]:
@@ -200,11 +192,11 @@ class Fixtures:
             NotPossible: there is none, or it does not end in time.
         """
         task = await self.task()
-        if state_of(task) in INTERRUPTED:
-            raise NotPossible(f"the task waits for its caller ({state_of(task)}); try another --text")
+        state = state_of(task)
+        assume(state not in INTERRUPTED, f"the task waits for its caller ({state}); try another --text")
         found = await self.settled(text(task["id"]), task)
-        if state_of(found) not in TERMINAL:
-            raise NotPossible(f"the task had not ended within {self._probe.subject.send_s:g} s")
+        limit_s = self._probe.subject.send_s
+        assume(state_of(found) in TERMINAL, f"the task had not ended within {limit_s:g} s")
         return found
 
     async def settled(self, task_id: str, task: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -214,7 +206,7 @@ class Fixtures:
         found = task or {}
         while state_of(found) not in AT_REST and loop.time() < until:
             answer = await self._probe.call("get", {"id": task_id})
-            if answer.refused or answer.object is None:
+            if answer.refused or not answer.object.kind:
                 break
             found = answer.object.value
             if state_of(found) not in AT_REST:
@@ -228,64 +220,75 @@ class Fixtures:
             NotPossible: none came.
         """
         stream = await self.streamed()
-        if not stream.is_stream or not stream.frames:
-            raise NotPossible("no stream came; see stream-works")
+        assume(stream.is_stream and stream.frames, "no stream came; see stream-works")
         return stream
 
-    async def _streamed(self) -> ProbeStream:
+    @once
+    async def first(self) -> ProbeAnswer:
+        """The answer to a plain send, whatever it is."""
+        return await self.send()
+
+    @once
+    async def streamed(self) -> ProbeStream:
+        """What comes of a plain message that asks for a stream, whatever it is."""
         return await self._probe.follow("stream", self.sending())
 
-    async def _dropped(self) -> ProbeStream:
+    @once
+    async def dropped(self) -> ProbeStream:
         """A stream that is left after its first frame."""
         await self.stream()
-        left = await self._probe.follow("stream", self.sending(), enough=lambda frame: bool(frame.object))
-        if not left.task_id:
-            raise NotPossible("the stream names no task")
+        sending = self.sending()
+        left = await self._probe.follow("stream", sending, enough=lambda frame: bool(frame.object.kind))
+        assume(left.task_id, "the stream names no task")
         return left
 
-    async def _followed(self) -> ProbeStream:
+    @once
+    async def followed(self) -> ProbeStream:
         """A subscription to the task of a stream that was left."""
         task_id = (await self.dropped()).task_id
         # A task that waits for its caller may be followed for as long as the caller likes.
         stream = await self._probe.follow(
-            "subscribe", {"id": task_id}, enough=lambda frame: frame.state in INTERRUPTED
+            "subscribe", {"id": task_id}, enough=lambda frame: frame.object.state in INTERRUPTED
         )
         if stream.is_refused and state_of(await self.settled(task_id)) in TERMINAL:
             raise NotPossible("the task had ended; give --text something that takes a second or two")
         return stream
 
-    async def _followed_unknown(self) -> ProbeStream:
+    @once
+    async def followed_unknown(self) -> ProbeStream:
         """A subscription to a task that never was."""
         return await self._probe.follow("subscribe", {"id": new_id()}, timeout_s=self._probe.client.timeout_s)
 
-    async def _followed_ended(self) -> ProbeStream:
+    @once
+    async def followed_ended(self) -> ProbeStream:
         """A subscription to a task that has ended."""
         task = await self.ended()
         return await self._probe.follow(
             "subscribe", {"id": task["id"]}, timeout_s=self._probe.client.timeout_s
         )
 
-    async def _pushed(self) -> PushProbe:
+    @once
+    async def pushed(self) -> PushProbe:
         """A task whose notifications come to this machine."""
         subject = self._probe.subject
-        if not subject.is_reached:
-            raise NotPossible("the agent is elsewhere; say by --local-receiver how it reaches this machine")
+        elsewhere = "the agent is elsewhere; say by --local-receiver how it reaches this machine"
+        assume(subject.is_reached, elsewhere)
         hook = NotificationProbe(subject.options.receiver)
-        await hook.open()
         try:
             config = {"url": hook.url, "token": hook.token}
             answer = await self.send(self.message(), taskPushNotificationConfig=config)
-            if answer.refused or answer.result is None:
-                raise NotPossible(f"the agent takes no webhook at this machine: {answer.summary()}")
+            taken = not answer.refused and answer.result is not None
+            assume(taken, f"the agent takes no webhook at this machine: {answer.summary()}")
             await hook.wait_for(_tells_end, subject.client.timeout_s)
         finally:
             await hook.close()
         return PushProbe(answer, hook.url, hook.token, tuple(hook.received))
 
-    async def _race(self) -> CancelRace:
+    @once
+    async def race(self) -> CancelRace:
+        """A task that is canceled right behind its send."""
         sent = await self.send(self.message(contextId=self.context_id), returnImmediately=True)
-        if not sent.task:
-            raise NotPossible(f"a send that does not wait gave no task: {sent.summary()}")
+        assume(sent.task, f"a send that does not wait gave no task: {sent.summary()}")
         task_id = text(sent.task.get("id"))
         canceled = await self._probe.call("cancel", {"id": task_id})
         await self.settled(task_id)
@@ -293,5 +296,4 @@ class Fixtures:
 
 
 def _tells_end(notification: IncomingWebhook) -> bool:
-    found = protocol_object(parsed(notification.body))
-    return found is not None and found.state in TERMINAL
+    return protocol_object(parsed(notification.body)).state in TERMINAL

@@ -64,7 +64,10 @@ def state_of(task: object) -> str:
 
 
 class ProtocolObject(Struct, frozen=True):
-    """A task, message, update or a part of one inside an answer: its kind, its JSON and where it lies."""
+    """A task, message, update or a part of one inside an answer: its kind, its JSON and where it lies.
+
+    One without a kind stands for an answer in which there is none.
+    """
 
     kind: str
     value: dict[str, Any]
@@ -94,8 +97,8 @@ def is_wrapped(result: object) -> bool:
     return bool(_wrapper(members(result)))
 
 
-def protocol_object(result: object) -> ProtocolObject | None:
-    """The task, message or update in a result of either version; None if there is none."""
+def protocol_object(result: object) -> ProtocolObject:
+    """The task, message or update in a result of either version; without a kind if there is none."""
     found = members(result)
     if name := _wrapper(found):
         return ProtocolObject(_UPDATES.get(name, name), members(found[name]), name)
@@ -106,7 +109,7 @@ def protocol_object(result: object) -> ProtocolObject | None:
         return ProtocolObject("artifact-update", found, "artifact-update")
     if "status" in found:
         return ProtocolObject("task" if "id" in found else "status-update", found, "task")
-    return ProtocolObject("message", found, "message") if "parts" in found else None
+    return ProtocolObject("message", found, "message") if "parts" in found else ProtocolObject("", {}, "")
 
 
 def nested_objects(top: ProtocolObject) -> Iterator[ProtocolObject]:

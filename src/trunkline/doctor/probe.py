@@ -27,31 +27,16 @@ from trunkline.net.http import Headers, HttpRequest
 from trunkline.wire import sse
 from trunkline.wire.codes import CODES
 from trunkline.wire.operations import METHODS_V03, NAMES, Operation
+from trunkline.wire.requests import RestRequest
+from trunkline.wire.rest import routes
 
+# The extended card in 0.3.
+_CARD_V03 = "/card"
 OPERATIONS = {operation.name.lower().replace("_", "-"): operation for operation in Operation}
 # Of several names that 0.3 has for an operation the first is the specification's.
 _METHODS_V03 = {operation: name for name, operation in reversed(METHODS_V03.items())}
-_ROUTES: dict[str, tuple[str, str]] = {
-    "send": ("POST", "/message:send"),
-    "stream": ("POST", "/message:stream"),
-    "get": ("GET", "/tasks/{id}"),
-    "list": ("GET", "/tasks"),
-    "cancel": ("POST", "/tasks/{id}:cancel"),
-    "subscribe": ("POST", "/tasks/{id}:subscribe"),
-    "push-set": ("POST", "/tasks/{taskId}/pushNotificationConfigs"),
-    "push-get": ("GET", "/tasks/{taskId}/pushNotificationConfigs/{id}"),
-    "push-list": ("GET", "/tasks/{taskId}/pushNotificationConfigs"),
-    "push-delete": ("DELETE", "/tasks/{taskId}/pushNotificationConfigs/{id}"),
-    "extended-card": ("GET", "/extendedAgentCard"),
-}
-
-
-class OperationRoute(Struct, frozen=True):
-    """An operation over HTTP+JSON: verb, path with its query, and body."""
-
-    verb: str
-    path: str
-    body: dict[str, Any] | None
+# Verb and path of 1.0; where a path takes two verbs, the last, which both SDKs use.
+_ROUTES = {operation: (verb, path) for verb, path, operation in routes() if path != _CARD_V03}
 
 
 def method(operation: str, version: str) -> str:
@@ -97,21 +82,19 @@ def _message(given: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def route(operation: str, given: dict[str, Any]) -> OperationRoute:
+def route(operation: str, given: dict[str, Any]) -> RestRequest:
     """The request of an operation over HTTP+JSON in 1.0."""
-    verb, path = _ROUTES[operation]
+    verb, path = _ROUTES[OPERATIONS[operation]]
     rest = dict(given)
-    for name in ("taskId", "id"):
-        if f"{{{name}}}" in path:
-            path = path.replace(f"{{{name}}}", quote(str(rest.pop(name, "")), safe=""))
+    # A task is named by its `id`, and by `taskId` where `id` is that of a config.
+    for place, name in (("{task}", "taskId" if operation.startswith("push-") else "id"), ("{config}", "id")):
+        if place in path:
+            path = path.replace(place, quote(str(rest.pop(name, "")), safe=""))
     if verb == "POST":
-        return OperationRoute(verb, path, rest if operation in ("send", "stream", "push-set") else None)
-    query = {name: _query_value(value) for name, value in rest.items()}
-    return OperationRoute(verb, f"{path}?{urlencode(query)}" if query else path, None)
-
-
-def _query_value(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+        body = encoded(rest) if operation in ("send", "stream", "push-set") else None
+        return RestRequest(verb, path, body)
+    query = {name: "true" if value is True else value for name, value in rest.items()}
+    return RestRequest(verb, f"{path}?{urlencode(query)}" if query else path)
 
 
 if TYPE_CHECKING:
@@ -162,15 +145,15 @@ class ProbeAnswer(Struct, frozen=True):
         return self.exchange.status in (401, 403) or self.reason in ("UNAUTHENTICATED", "PERMISSION_DENIED")
 
     @property
-    def object(self) -> ProtocolObject | None:
-        """The task or message in the result; None if it has neither."""
+    def object(self) -> ProtocolObject:
+        """The task or message in the result; without a kind if it has neither."""
         return protocol_object(self.result)
 
     @property
     def task(self) -> dict[str, Any]:
         """The task in the result; empty if it has none."""
         found = self.object
-        return found.value if found is not None and found.kind == "task" else {}
+        return found.value if found.kind == "task" else {}
 
     @property
     def tasks(self) -> list[dict[str, Any]]:
@@ -196,17 +179,7 @@ class ProbeFrame(Struct, frozen=True):
 
     id: str
     envelope: Any
-    object: ProtocolObject | None
-
-    @property
-    def kind(self) -> str:
-        """The kind of its object; empty if there is none."""
-        return "" if self.object is None else self.object.kind
-
-    @property
-    def state(self) -> str:
-        """The state that it tells; empty if it tells none."""
-        return "" if self.object is None else self.object.state
+    object: ProtocolObject
 
 
 class ProbeStream(Struct, frozen=True):
@@ -225,9 +198,8 @@ class ProbeStream(Struct, frozen=True):
     @property
     def task_id(self) -> str:
         """The task that it is about; empty if it never says so. A message may name one that is not there."""
-        known = (frame.object for frame in self.frames if frame.kind != "message")
-        ids = (found.task_id for found in known if found is not None)
-        return next((one for one in ids if one), "")
+        ids = (frame.object.task_id for frame in self.frames if frame.object.kind != "message")
+        return next(filter(None, ids), "")
 
     @property
     def is_refused(self) -> bool:
@@ -300,10 +272,9 @@ class InterfaceProbe:
             }
             return self._post_request(encoded(body), (*accept, *headers), version)
         where = route(operation, given)
-        content = None if where.body is None else encoded(where.body)
-        more = (("Content-Type", _JSON),) if content is not None else ()
+        more = () if where.body is None else (("Content-Type", _JSON),)
         sent = self.headers(*more, *accept, *headers, version=version)
-        return HttpRequest(where.verb, self.url + where.path, sent, content)
+        return HttpRequest(where.verb, self.url + where.path, sent, where.body)
 
     def _post_request(self, body: bytes, headers: Headers, version: str | None) -> HttpRequest:
         """A POST of these bytes to the JSON-RPC endpoint."""
@@ -333,7 +304,7 @@ class InterfaceProbe:
         if malformed:
             # Nor does the task that came of it say anything, wherever it comes up again.
             del self.received[before:]
-            if found is not None:
+            if found.kind:
                 self.subject.malformed_tasks.add(text(found.value.get("id")))
         return answer
 
@@ -371,7 +342,7 @@ class InterfaceProbe:
         limit_s = self.subject.send_s if timeout_s is None else timeout_s
         exchange = await self.client.follow(request, operation, limit_s, stop)
         frames = tuple(self._frame(event) for event in exchange.events)
-        self.received += [(frame.object, exchange) for frame in frames if frame.object is not None]
+        self.received += [(frame.object, exchange) for frame in frames if frame.object.kind]
         if exchange.media_type != "text/event-stream":
             return ProbeStream(exchange, frames, self._read(exchange))
         # Some agents refuse by an error that is the only event of a stream.
@@ -396,10 +367,9 @@ class InterfaceProbe:
                 refused = exchange.status >= 400
                 return ProbeAnswer(exchange, refused=refused, message=exchange.excerpt(120))
             body = body["result"]
-        found = protocol_object(body)
-        if found is not None:
-            self.received.append((found, exchange))
         answer = ProbeAnswer(exchange, result=body)
+        if answer.object.kind:
+            self.received.append((answer.object, exchange))
         self.received += [(ProtocolObject("task", task, "task"), exchange) for task in answer.tasks]
         return answer
 

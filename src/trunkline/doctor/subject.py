@@ -11,7 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from trunkline.config import Secret
-from trunkline.doctor.exchange import NotPossible, ProbeClient, ProbeExchange
+from trunkline.doctor.check import assume
+from trunkline.doctor.exchange import ProbeClient, ProbeExchange
 from trunkline.doctor.json_access import ProtocolObject, at, members, objects, text
 from trunkline.doctor.probe import DeclaredInterface, InterfaceProbe
 from trunkline.errors import Misuse
@@ -108,14 +109,12 @@ class Subject:
         Raises:
             NotPossible: it does not.
         """
-        if not self.flag(name):
-            raise NotPossible(f"the card does not declare {name}")
+        assume(self.flag(name), f"the card does not declare {name}")
 
-    def record_task(self, probe: InterfaceProbe, found: ProtocolObject | None, *, new: bool) -> None:
+    def record_task(self, probe: InterfaceProbe, found: ProtocolObject, *, new: bool) -> None:
         """Remember a task that was made, and its state, so that it can be ended."""
-        if found is None or found.kind not in ("task", "status-update"):
-            return
-        if found.task_id and (new or found.task_id in self.tasks):
+        known = found.kind in ("task", "status-update") and found.task_id
+        if known and (new or found.task_id in self.tasks):
             self.tasks.setdefault(found.task_id, MadeTask(probe)).state = found.state
 
     async def discover(self) -> bool:

@@ -133,8 +133,7 @@ async def unknown_task(probe: InterfaceProbe) -> None:
     Means: Clients cannot tell a task that is gone from a broken agent, and go on asking.
     Fix: Answer TaskNotFound (-32001; HTTP 404) for a task id that nobody knows.
     """
-    answer = await probe.get_unknown()
-    expect_refusal(answer, NOT_FOUND)
+    expect_refusal(await probe.get_unknown(), NOT_FOUND)
 
 
 @interfaces.interface("interface-trailing-slash", INFO, "RFC 3986 §6.2.3", bindings=RPC, first=True)
@@ -182,8 +181,7 @@ async def unknown_refused(probe: InterfaceProbe) -> None:
     Means: A caller of a version to come is served in a dialect that it may misread.
     Fix: Refuse an A2A-Version that is not spoken with VersionNotSupported (-32009; HTTP 400).
     """
-    answer = await probe.get_unknown(version="9.9")
-    expect_refusal(answer, NO_VERSION, request="A2A-Version: 9.9")
+    expect_refusal(await probe.get_unknown(version="9.9"), NO_VERSION, request="A2A-Version: 9.9")
 
 
 @versions.interface("version-minor-refused", ERROR, "§3.6.2, VER-04")
@@ -195,8 +193,7 @@ async def minor_refused(probe: InterfaceProbe) -> None:
     """
     if any(one.interface.declared.startswith("1.1") for one in probe.subject.probes):
         return
-    answer = await probe.get_unknown(version="1.1")
-    expect_refusal(answer, NO_VERSION, request="A2A-Version: 1.1")
+    expect_refusal(await probe.get_unknown(version="1.1"), NO_VERSION, request="A2A-Version: 1.1")
 
 
 @versions.interface("version-patch-ignored", ERROR, "§3.6, VER-03")
@@ -206,8 +203,7 @@ async def patch_ignored(probe: InterfaceProbe) -> None:
     Means: A caller that names a patch version is turned away.
     Fix: Ignore the patch number: 1.0.7 is 1.0.
     """
-    answer = await probe.get_unknown(version="1.0.7")
-    expect_refusal(answer, NOT_FOUND, request="A2A-Version: 1.0.7")
+    expect_refusal(await probe.get_unknown(version="1.0.7"), NOT_FOUND, request="A2A-Version: 1.0.7")
 
 
 @versions.interface("version-query-parameter", INFO, "§3.6.1, VER-05")
@@ -231,8 +227,7 @@ async def absent(probe: InterfaceProbe) -> None:
     Fix: Read a missing A2A-Version as 0.3: serve it, or refuse it with VersionNotSupported (-32009).
     """
     body = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": new_id()}}
-    answer = await probe.post(encoded(body), version="")
-    expect_refusal(answer, NO_VERSION, NO_METHOD, NOT_FOUND)
+    expect_refusal(await probe.post(encoded(body), version=""), NO_VERSION, NO_METHOD, NOT_FOUND)
 
 
 @versions.interface("version-mixed-method", ERROR, "§3.6.2, §9.1", bindings=RPC)
@@ -259,8 +254,7 @@ async def required(probe: InterfaceProbe) -> None:
     Fix: Refuse callers that do not name it with ExtensionSupportRequired (-32008), or require it no more.
     """
     assume(probe.subject.extensions(required=True), "the card requires no extension")
-    answer = await _naming(probe, "send", probe.fixtures.sending(), "")
-    expect_refusal(answer, NO_EXTENSION)
+    expect_refusal(await _naming(probe, "send", probe.fixtures.sending(), ""), NO_EXTENSION)
 
 
 @extensions.interface("extension-unknown-ignored", WARNING, "§4.6.3, EXT-02")

@@ -45,8 +45,7 @@ async def unknown_task(probe: InterfaceProbe) -> None:
     Means: Callers wait for notifications of a task that is not there.
     Fix: Answer a push config for a task that nobody knows with TaskNotFound (-32001).
     """
-    answer = await probe.call("push-list", {"taskId": new_id()})
-    expect_refusal(answer, NOT_FOUND)
+    expect_refusal(await probe.call("push-list", {"taskId": new_id()}), NOT_FOUND)
 
 
 @push.interface("push-missing-url", ERROR, "§4.3.1, PSH-08")
@@ -146,7 +145,7 @@ async def round_trip(probe: InterfaceProbe) -> None:
     Fix: Look into the agent's log for the delivery: address, token, refused host, swallowed error.
     """
     pushed = await probe.fixtures.pushed()
-    states = [_state(one.body) for one in pushed.received]
+    states = [protocol_object(parsed(one.body)).state for one in pushed.received]
     expect(states, f"nothing arrived at {pushed.url}", pushed.answer)
     good = any(state in TERMINAL for state in states)
     expect(good, f"no notification of an end: {states}", pushed.answer)
@@ -197,11 +196,6 @@ async def _pushed(probe: InterfaceProbe) -> PushProbe:
     pushed = await probe.fixtures.pushed()
     assume(pushed.received, "nothing arrived; see push-round-trip")
     return pushed
-
-
-def _state(body: bytes) -> str:
-    found = protocol_object(parsed(body))
-    return "" if found is None else found.state
 
 
 _METADATA = "http://169.254.169.254/latest/meta-data/"

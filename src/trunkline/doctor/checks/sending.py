@@ -31,8 +31,7 @@ async def answers(probe: InterfaceProbe) -> None:
     Fix: Answer a send with a task or a message. If the work takes longer, give the doctor --timeout.
     """
     answer = await probe.fixtures.first()
-    found = answer.object
-    expect_answer(not answer.refused and found and found.kind in ("task", "message"), answer)
+    expect_answer(not answer.refused and answer.object.kind in ("task", "message"), answer)
     both = "task" in members(answer.result) and "message" in members(answer.result)
     expect(not both, "the answer has both a task and a message", answer)
 
@@ -121,8 +120,7 @@ async def message_task(probe: InterfaceProbe) -> None:
     Fix: Leave taskId out of a message that answers without a task, or record the task.
     """
     answer = await probe.fixtures.sent()
-    found = answer.object
-    task_id = "" if found is None or found.kind != "message" else found.task_id
+    task_id = answer.object.task_id if answer.object.kind == "message" else ""
     assume(task_id, "the answer is no message that names a task")
     read = await probe.call("get", {"id": task_id})
     expect(not read.refused, f"it names {task_id!r}: {read.summary()}", answer, read)
@@ -237,8 +235,7 @@ async def empty_parts(probe: InterfaceProbe) -> None:
     Fix: Refuse a message whose parts are empty with invalid params (-32602).
     """
     fixtures = probe.fixtures
-    answer = await fixtures.send_malformed(fixtures.message(parts=[]))
-    expect_refusal(answer, BAD_PARAMS, INVALID)
+    expect_refusal(await fixtures.send_malformed(fixtures.message(parts=[])), BAD_PARAMS, INVALID)
 
 
 @messages.interface("send-part-without-content", ERROR, "§4.1.6, SND-22", versions=V1, first=True)
@@ -260,5 +257,4 @@ async def unknown_members(probe: InterfaceProbe) -> None:
     Means: Newer clients, which send more, are turned away.
     Fix: Ignore members that are not known.
     """
-    answer = await probe.call("get", {"id": new_id(), "trunklineDoctor": "1"})
-    expect_refusal(answer, NOT_FOUND)
+    expect_refusal(await probe.call("get", {"id": new_id(), "trunklineDoctor": "1"}), NOT_FOUND)

@@ -69,7 +69,7 @@ async def first_frame(probe: InterfaceProbe) -> None:
     Fix: Begin every stream with the task; a direct message is the only frame of its stream.
     """
     stream = await probe.fixtures.stream()
-    kind = stream.frames[0].kind or "nothing known"
+    kind = stream.frames[0].object.kind or "nothing known"
     good = kind == "task" or (kind == "message" and len(stream.frames) == 1)
     expect(good, f"the first frame is {kind}", stream)
 
@@ -89,7 +89,7 @@ async def envelope(probe: InterfaceProbe) -> None:
             version, back = at(frame.envelope, "jsonrpc"), at(frame.envelope, "id")
             expect(version == "2.0", f"frame {index} has no jsonrpc 2.0", stream)
             expect(back == sent, f"frame {index} has the id {back!r}, not {sent!r}", stream)
-        expect(frame.object is not None, f"frame {index} holds no task, message or update", stream)
+        expect(frame.object.kind, f"frame {index} holds no task, message or update", stream)
 
 
 @streaming.interface("stream-names-task", ERROR, "§4.2, STR-07")
@@ -100,10 +100,11 @@ async def names_task(probe: InterfaceProbe) -> None:
     Fix: Put the same taskId and contextId into every frame.
     """
     stream = await probe.fixtures.stream()
-    found: set[tuple[str, str]] = set()
-    for frame in stream.frames:
-        if frame.object is not None and frame.kind != "message":
-            found.add((frame.object.task_id, text(frame.object.value.get("contextId"))))
+    found = {
+        (frame.object.task_id, text(frame.object.value.get("contextId")))
+        for frame in stream.frames
+        if frame.object.kind not in ("", "message")
+    }
     good = len(found) <= 1 and all(all(pair) for pair in found)
     expect(good, f"the frames name {sorted(found)}", stream)
 
@@ -116,9 +117,9 @@ async def closes(probe: InterfaceProbe) -> None:
     Fix: Close the stream behind the terminal state, and send that state before closing.
     """
     stream = await probe.fixtures.stream()
-    last = next((frame.state for frame in reversed(stream.frames) if frame.state), "")
+    last = next((frame.object.state for frame in reversed(stream.frames) if frame.object.state), "")
     expect(stream.exchange.closed, f"after {last or 'no state'}: {stream.exchange.trouble}", stream)
-    good = last in AT_REST or any(frame.kind == "message" for frame in stream.frames)
+    good = last in AT_REST or any(frame.object.kind == "message" for frame in stream.frames)
     expect(good, f"it closed in state {last or 'unknown'}", stream)
 
 
@@ -130,7 +131,7 @@ async def one_end(probe: InterfaceProbe) -> None:
     Fix: Send nothing behind a terminal state.
     """
     stream = await probe.fixtures.stream()
-    states = [frame.state for frame in stream.frames]
+    states = [frame.object.state for frame in stream.frames]
     early = next((state for state in states[:-1] if state in TERMINAL), "")
     expect(not early, f"{early} is followed by more", stream)
 
@@ -143,11 +144,8 @@ async def final_flag(probe: InterfaceProbe) -> None:
     Fix: Set final to true on the last status-update of a stream, and on no other.
     """
     stream = await probe.fixtures.stream()
-    flags = [
-        frame.object.value.get("final")
-        for frame in stream.frames
-        if frame.object is not None and frame.kind == "status-update"
-    ]
+    updates = [frame.object.value for frame in stream.frames if frame.object.kind == "status-update"]
+    flags = [update.get("final") for update in updates]
     assume(flags, "there was no status-update")
     good = flags[-1] is True and not any(flags[:-1])
     expect(good, f"the flags were {flags}", stream)
@@ -172,10 +170,10 @@ def _artifact_texts(frames: tuple[ProbeFrame, ...]) -> dict[str, str]:
     """The text of each artifact, put together from the frames."""
     found: dict[str, str] = {}
     for frame in frames:
-        value = {} if frame.object is None else frame.object.value
-        if frame.kind == "task":
+        value = frame.object.value
+        if frame.object.kind == "task":
             found = texts(value.get("artifacts"))
-        elif frame.kind == "artifact-update":
+        elif frame.object.kind == "artifact-update":
             for artifact_id, chunk in texts([value.get("artifact")]).items():
                 before = found.get(artifact_id, "") if value.get("append") is True else ""
                 found[artifact_id] = before + chunk
@@ -243,8 +241,9 @@ async def subscribe_live(probe: InterfaceProbe) -> None:
     """
     stream = await probe.fixtures.followed()
     expect_answer(stream.is_stream and stream.frames, stream)
-    expect(not probe.is_v1 or stream.frames[0].kind == "task", "the first frame is not the task", stream)
-    paused = stream.frames[-1].state in INTERRUPTED
+    if probe.is_v1:
+        expect(stream.frames[0].object.kind == "task", "the first frame is not the task", stream)
+    paused = stream.frames[-1].object.state in INTERRUPTED
     expect_answer(paused or stream.exchange.closed, stream)
 
 
@@ -262,7 +261,7 @@ async def changes_nothing(probe: InterfaceProbe) -> None:
     for artifact_id, sent in _artifact_texts(stream.frames).items():
         stored = kept.get(artifact_id, "")
         # A subscription that does not begin with the task begins in the middle.
-        same = stored == sent or (stream.frames[0].kind != "task" and stored.endswith(sent))
+        same = stored == sent or (stream.frames[0].object.kind != "task" and stored.endswith(sent))
         expect(same, f"the subscription gave {sent!r}, the task has {stored!r}", stream, answer)
 
 
