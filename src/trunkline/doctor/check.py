@@ -12,12 +12,12 @@ from msgspec import Struct
 from trunkline.doctor.exchange import Evidence, NotPossible, ProbeExchange
 
 if TYPE_CHECKING:
-    from trunkline.doctor.probe import InterfaceProbe, ProbeAnswer, ProbeStream
+    from trunkline.doctor.probe import InterfaceProbe, ProbeAnswer
     from trunkline.doctor.subject import Subject
 
     AgentCheck = Callable[[Subject], Awaitable[None]]
     InterfaceCheck = Callable[[InterfaceProbe], Awaitable[None]]
-    Shown = ProbeExchange | ProbeAnswer | ProbeStream
+    Shown = ProbeExchange | ProbeAnswer
 
 AnyCheck = Callable[[Any], Awaitable[None]]
 

@@ -21,6 +21,7 @@ from trunkline.net.http import Headers, HttpClient, HttpRequest, HttpResponse
 from trunkline.wire import sse
 
 AT_ONCE = 8
+EVENTS = "text/event-stream"
 _LIMIT = 8 * 1024 * 1024
 _SHOWN = 400
 _LEAST_S = 0.05
@@ -120,7 +121,7 @@ class ProbeClient:
         exchange = ProbeExchange(request=request, label=label, events=[])
 
         async def read(response: HttpResponse) -> None:
-            if exchange.media_type != "text/event-stream":
+            if exchange.media_type != EVENTS:
                 exchange.body = await response.read(_LIMIT)
                 return
             parser = sse.SseParser(limit=_LIMIT)

@@ -68,7 +68,7 @@ class NotificationProbe:
 
 
 if TYPE_CHECKING:
-    from trunkline.doctor.probe import InterfaceProbe, ProbeAnswer, ProbeStream
+    from trunkline.doctor.probe import InterfaceProbe, ProbeAnswer
 
 _Value = TypeVar("_Value")
 _POLL_S = 0.1
@@ -213,7 +213,7 @@ class Fixtures:
                 await asyncio.sleep(_POLL_S)
         return found
 
-    async def stream(self) -> ProbeStream:
+    async def stream(self) -> ProbeAnswer:
         """The stream of a plain message, with at least one frame.
 
         Raises:
@@ -229,12 +229,12 @@ class Fixtures:
         return await self.send()
 
     @once
-    async def streamed(self) -> ProbeStream:
+    async def streamed(self) -> ProbeAnswer:
         """What comes of a plain message that asks for a stream, whatever it is."""
         return await self._probe.follow("stream", self.sending())
 
     @once
-    async def dropped(self) -> ProbeStream:
+    async def dropped(self) -> ProbeAnswer:
         """A stream that is left after its first frame."""
         await self.stream()
         sending = self.sending()
@@ -243,24 +243,24 @@ class Fixtures:
         return left
 
     @once
-    async def followed(self) -> ProbeStream:
+    async def followed(self) -> ProbeAnswer:
         """A subscription to the task of a stream that was left."""
         task_id = (await self.dropped()).task_id
         # A task that waits for its caller may be followed for as long as the caller likes.
         stream = await self._probe.follow(
             "subscribe", {"id": task_id}, enough=lambda frame: frame.object.state in INTERRUPTED
         )
-        if stream.is_refused and state_of(await self.settled(task_id)) in TERMINAL:
+        if stream.refused and state_of(await self.settled(task_id)) in TERMINAL:
             raise NotPossible("the task had ended; give --text something that takes a second or two")
         return stream
 
     @once
-    async def followed_unknown(self) -> ProbeStream:
+    async def followed_unknown(self) -> ProbeAnswer:
         """A subscription to a task that never was."""
         return await self._probe.follow("subscribe", {"id": new_id()}, timeout_s=self._probe.client.timeout_s)
 
     @once
-    async def followed_ended(self) -> ProbeStream:
+    async def followed_ended(self) -> ProbeAnswer:
         """A subscription to a task that has ended."""
         task = await self.ended()
         return await self._probe.follow(

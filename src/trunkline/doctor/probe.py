@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from trunkline.clock import new_id, random_bits
-from trunkline.doctor.exchange import ProbeExchange, encoded
+from trunkline.doctor.exchange import EVENTS, ProbeExchange, encoded
 from trunkline.doctor.fixtures import Fixtures
 from trunkline.doctor.json_access import (
     ProtocolObject,
@@ -118,8 +119,16 @@ class DeclaredInterface(Struct, frozen=True):
     tenant: str = ""
 
 
+class ProbeFrame(Struct, frozen=True):
+    """One event of a stream: its id, its JSON, and the object of the protocol in it."""
+
+    id: str
+    envelope: Any
+    object: ProtocolObject
+
+
 class ProbeAnswer(Struct, frozen=True):
-    """An answer understood as far as it can be: a result, or a refusal with its code."""
+    """An answer understood as far as it can be: a result, a refusal with its code, or a stream."""
 
     exchange: ProbeExchange
     result: Any = None
@@ -129,6 +138,8 @@ class ProbeAnswer(Struct, frozen=True):
     message: str = ""
     # What lies in the error's `data` over JSON-RPC, in its `details` over HTTP+JSON.
     details: tuple[dict[str, Any], ...] = ()
+    # Of a stream, as far as it was received.
+    frames: tuple[ProbeFrame, ...] = ()
 
     def is_code(self, code: int) -> bool:
         """Whether it is refused with this code; over HTTP+JSON by the reason, else by the status."""
@@ -143,6 +154,17 @@ class ProbeAnswer(Struct, frozen=True):
     def is_unauthorized(self) -> bool:
         """Whether it is refused for want of credentials."""
         return self.exchange.status in (401, 403) or self.reason in ("UNAUTHENTICATED", "PERMISSION_DENIED")
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether server-sent events came, and no refusal in their place."""
+        return self.exchange.media_type == EVENTS and self.exchange.status == 200 and not self.refused
+
+    @property
+    def task_id(self) -> str:
+        """The task of a stream; empty if it never says so. A message may name one that is not there."""
+        ids = (frame.object.task_id for frame in self.frames if frame.object.kind != "message")
+        return next(filter(None, ids), "")
 
     @property
     def object(self) -> ProtocolObject:
@@ -172,47 +194,6 @@ class ProbeAnswer(Struct, frozen=True):
         if self.refused:
             return f"HTTP {self.exchange.status} {self.message!r}"
         return self.exchange.summary()
-
-
-class ProbeFrame(Struct, frozen=True):
-    """One event of a stream: its id, its JSON, and the object of the protocol in it."""
-
-    id: str
-    envelope: Any
-    object: ProtocolObject
-
-
-class ProbeStream(Struct, frozen=True):
-    """A stream as it was received. `answer` is what came instead of one."""
-
-    exchange: ProbeExchange
-    frames: tuple[ProbeFrame, ...] = ()
-    answer: ProbeAnswer | None = None
-
-    @property
-    def is_stream(self) -> bool:
-        """Whether server-sent events came, and no refusal in their place."""
-        served = self.exchange.media_type == "text/event-stream" and self.exchange.status == 200
-        return served and self.answer is None
-
-    @property
-    def task_id(self) -> str:
-        """The task that it is about; empty if it never says so. A message may name one that is not there."""
-        ids = (frame.object.task_id for frame in self.frames if frame.object.kind != "message")
-        return next(filter(None, ids), "")
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether an error came in its place."""
-        return self.answer is not None and self.answer.refused
-
-    def is_code(self, code: int) -> bool:
-        """Whether it was refused with this code."""
-        return self.answer is not None and self.answer.is_code(code)
-
-    def summary(self) -> str:
-        """The answer in a few words."""
-        return self.exchange.summary() if self.answer is None else self.answer.summary()
 
 
 class InterfaceProbe:
@@ -328,7 +309,7 @@ class InterfaceProbe:
         timeout_s: float | None = None,
         after: str = "",
         enough: Callable[[ProbeFrame], bool] | None = None,
-    ) -> ProbeStream:
+    ) -> ProbeAnswer:
         """Do an operation that streams, to its end or until a frame is enough."""
         headers = (("Last-Event-ID", after),) if after else ()
         request = self.request(operation, given, headers=headers)
@@ -341,13 +322,14 @@ class InterfaceProbe:
 
         limit_s = self.subject.send_s if timeout_s is None else timeout_s
         exchange = await self.client.follow(request, operation, limit_s, stop)
+        if exchange.media_type != EVENTS:
+            return self._read(exchange)
         frames = tuple(self._frame(event) for event in exchange.events)
         self.received += [(frame.object, exchange) for frame in frames if frame.object.kind]
-        if exchange.media_type != "text/event-stream":
-            return ProbeStream(exchange, frames, self._read(exchange))
         # Some agents refuse by an error that is the only event of a stream.
         error = at(frames[0].envelope, "error") if len(frames) == 1 else None
-        return ProbeStream(exchange, frames, None if error is None else self._refusal(exchange, error))
+        answer = ProbeAnswer(exchange) if error is None else self._refusal(exchange, error)
+        return replace(answer, frames=frames)
 
     def _frame(self, event: sse.SseEvent) -> ProbeFrame:
         envelope = parsed(event.data)

@@ -22,6 +22,8 @@ from trunkline.net.http import HttpRequest
 jsonrpc = Family("jsonrpc", bindings=RPC)
 
 _NEEDED = ("send", "get", "cancel")
+_BAD_ERROR = "an error without jsonrpc 2.0, or beside a result"
+_BAD_RESULT = "a result without jsonrpc 2.0, or beside an error"
 
 
 @jsonrpc.interface("rpc-parse-error", ERROR, "§9.5, JRP-02, AG-08")
@@ -89,22 +91,13 @@ async def envelope(probe: InterfaceProbe) -> None:
     Means: JSON-RPC clients refuse an answer that is none.
     Fix: Send "jsonrpc": "2.0", and exactly one of result and error.
     """
-    count = 0
-    for answer in probe.refusals:
-        body = members(answer.exchange.json)
-        if answer.exchange.status != 200 or not body:
-            continue
-        count += 1
-        good = body.get("jsonrpc") == "2.0" and body.get("result") is None
-        expect(good, "an error without jsonrpc 2.0, or beside a result", answer)
-    for _, exchange in probe.received:
-        body = members(exchange.json)
-        if exchange.events or not body:
-            continue
-        count += 1
-        good = body.get("jsonrpc") == "2.0" and body.get("error") is None
-        expect(good, "a result without jsonrpc 2.0, or beside an error", exchange)
-    if not count:
+    seen = [(one.exchange, "result", _BAD_ERROR) for one in probe.refusals if one.exchange.status == 200]
+    seen += [(exchange, "error", _BAD_RESULT) for _, exchange in probe.received if not exchange.events]
+    seen = [one for one in seen if members(one[0].json)]
+    for exchange, other, wrong in seen:
+        good = at(exchange.json, "jsonrpc") == "2.0" and at(exchange.json, other) is None
+        expect(good, wrong, exchange)
+    if not seen:
         raise Undecided("there was no answer to look at")
 
 
