@@ -65,7 +65,7 @@ async def recorded(app: Any, talk: Any, **options: Any) -> tuple[Any, Scenario]:
     async with Client("http://localhost", http_client=inside, poll_s=0.05, **options) as client:
         found = await talk(client)
     await inside.close()
-    return found, recorder.scenario()
+    return found, recorder.recording.scenario()
 
 
 async def replayed(scenario: Scenario, talk: Any, **options: Any) -> Any:
@@ -187,7 +187,7 @@ def test_timing_is_kept_if_asked_for() -> None:
         recorder = Recorder("http://real.example", InProcessHttpClient(app, base=""), timing=True)
         async with Client("http://localhost", http_client=InProcessHttpClient(recorder)) as client:
             await client.stream("x").finish()
-        return recorder.scenario()
+        return recorder.recording.scenario()
 
     reply = asyncio.run(main()).rules[0].reply
     assert isinstance(reply, Reply)

@@ -78,7 +78,7 @@ def record(
     hosts = () if open_ else (*LOOPBACK, host)
     recorder = Recorder(url, SocketHttpClient(egress), timing=timing, hosts=hosts)
     _listen(recorder, host, port, [(recorder.path, url)])
-    text = write_scenario(recorder.scenario())
+    text = write_scenario(recorder.recording.scenario())
     if file is None:
         sys.stdout.write(text)
         return

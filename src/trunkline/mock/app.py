@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from trunkline import errors
+from trunkline.client.result import text_of
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.mock.exchange import MockAnswer, MockExchange, MockStream, refusal, serve_lifespan
 from trunkline.mock.faults import REFUSALS, FaultSchedule, MockFault
@@ -141,7 +142,7 @@ class ReceivedRequest(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The texts of the message."""
-        return "" if self.message is None else "".join(part.text or "" for part in self.message.parts)
+        return text_of(self.message)
 
 
 class Mock:
@@ -154,7 +155,13 @@ class Mock:
         self._state = MockState(scenario, self._webhooks.notify)
         self._schedule = FaultSchedule(scenario.faults, scenario.seed)
         self._quirks = self._state.quirks
-        self._persona = _effective_persona(scenario.agent, self._quirks)
+        persona, quirks = scenario.agent, self._quirks
+        # Without what the quirks take away from it.
+        self._persona = replace(
+            persona,
+            versions=quirks.claims or persona.versions,
+            bindings=persona.bindings if quirks.rest else ("JSONRPC",),
+        )
 
     @property
     def messages(self) -> list[Message]:
@@ -329,9 +336,9 @@ class Mock:
         wait = send.wait if send.wait is not None else self._quirks.reply == "wait"
         wait = wait and not playback.receipt
         if wait:
-            await exchange.wait_while_connected(playback.rest())
+            await exchange.while_connected(playback.rest())
         if playback.message is not None:
-            return request.message_result(playback.message)
+            return request.send_result(playback.message)
         return request.send_result(trimmed(playback.task if wait else started.task, send.history_length))
 
     def _stream(self, request: MockRequest, started: StartedReply, plan: PlannedReply) -> MockStream:
@@ -370,12 +377,6 @@ class Mock:
     def _check_push(self) -> None:
         if not self._persona.push:
             raise errors.PushNotSupported("this agent sends no push notifications")
-
-
-def _effective_persona(persona: Persona, quirks: Quirks) -> Persona:
-    """The persona with what the quirks take away from it."""
-    bindings = persona.bindings if quirks.rest else ("JSONRPC",)
-    return replace(persona, versions=quirks.claims or persona.versions, bindings=bindings)
 
 
 async def _single_frame(frame: bytes) -> AsyncIterator[bytes]:

@@ -6,7 +6,7 @@ import asyncio
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl, quote
 
 import msgspec
@@ -16,6 +16,7 @@ from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.mock.faults import MockFault
 
 Headers = tuple[tuple[str, str], ...]
+_Result = TypeVar("_Result")
 # What the server on a socket offers beyond ASGI: to close the connection, at once or when all is written.
 ABORT, CLOSE = "trunkline.abort", "trunkline.close"
 EVENTS = "text/event-stream"
@@ -83,15 +84,16 @@ class MockExchange:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
-    async def wait_while_connected(self, waited: Coroutine[Any, Any, None]) -> None:
-        """Wait for something, but no longer than the caller does."""
-        waiting, leaving = asyncio.ensure_future(waited), asyncio.ensure_future(self.disconnected())
+    async def while_connected(self, work: Coroutine[Any, Any, _Result]) -> _Result | None:
+        """Do something, but no longer than the caller waits for it; None if the caller has left."""
+        working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(self.disconnected())
         try:
-            await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            return working.result() if working.done() else None
         finally:
-            waiting.cancel()
+            working.cancel()
             leaving.cancel()
-            await asyncio.wait({waiting, leaving})
+            await asyncio.wait({working, leaving})
 
     async def drop(self) -> None:
         """Close the connection as it is. In process, returning without the rest is the same."""
@@ -111,7 +113,8 @@ class MockExchange:
         if "lose" in by_kind:
             await self.drop()
         elif isinstance(answer, MockStream):
-            await _StreamWriter(self, answer, faults).run()
+            if await self.while_connected(_StreamWriter(self, answer, faults).run()):
+                await self.drop()
         else:
             await self._deliver_whole(answer, by_kind)
         if "close" in by_kind:
@@ -128,7 +131,7 @@ class MockExchange:
         if "empty" in faults:
             body = b""
         if "gzip" in faults:
-            body = gzipped(body)
+            body = zlib.compress(body, wbits=31)
             headers.append(("content-encoding", "gzip"))
         media_type = faults["media_type"].to if "media_type" in faults else answer.media_type
         huge = faults.get("huge")
@@ -184,27 +187,8 @@ class _StreamWriter:
         self._compressor = zlib.compressobj(wbits=31) if "gzip" in self._all else None
         self._sent = 0
 
-    async def run(self) -> None:
-        """Send the frames; stops when the caller disconnects."""
-        exchange = self._exchange
-        sending = asyncio.ensure_future(self._send_all())
-        leaving = asyncio.ensure_future(exchange.disconnected())
-        try:
-            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if not sending.done():
-                sending.cancel()
-            await asyncio.wait({sending})
-            if not sending.cancelled():
-                leaving.cancel()
-                if await sending:
-                    await exchange.drop()
-        finally:
-            sending.cancel()
-            leaving.cancel()
-            await asyncio.wait({sending, leaving})
-
-    async def _send_all(self) -> bool:
-        """True if the connection is to be broken off now."""
+    async def run(self) -> bool:
+        """Send the frames; true if the connection is to be broken off now."""
         media_type = self._all["media_type"].to if "media_type" in self._all else EVENTS
         headers = [("content-type", media_type), ("cache-control", "no-store"), *self._stream_answer.headers]
         if self._compressor is not None:
@@ -313,8 +297,3 @@ def other_id(body: bytes) -> bytes:
     except msgspec.MsgspecError:
         return body
     return msgspec.json.encode({**answer, "id": "of-another-request"}) if "jsonrpc" in answer else body
-
-
-def gzipped(body: bytes) -> bytes:
-    """A body in gzip."""
-    return zlib.compress(body, wbits=31)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Literal, TypedDict, Unpack, get_args
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from msgspec import Struct
 
@@ -106,16 +106,13 @@ class FaultSchedule:
         return tuple(found)
 
 
-def _targeted(target: FaultTarget) -> FaultTarget:
+def _fault(do: Kind, target: FaultTarget, **more: object) -> MockFault:
     on = tuple(target.get("on", ()))
     for operation in on:
         if operation not in OPERATIONS:
             raise Misuse(f"on: {operation!r} is no operation; one of {', '.join(OPERATIONS)}")
-    return {**target, "on": on, "requests": tuple(target.get("requests", ()))}
-
-
-def _fault(do: Kind, target: FaultTarget, **more: object) -> MockFault:
-    return MockFault(do=do, **_targeted(target), **more)  # pyright: ignore[reportArgumentType]
+    given: Any = {**target, **more, "on": on, "requests": tuple(target.get("requests", ()))}
+    return MockFault(do=do, **given)
 
 
 def cut(at: int = 1, **target: Unpack[FaultTarget]) -> MockFault:

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from trunkline.client.result import text_of
 from trunkline.clock import now_ms
 from trunkline.errors import Misuse
 from trunkline.mock.quirks import Quirks
@@ -167,10 +168,7 @@ class Playback:
         update = ArtifactUpdate(self.id, self.context_id, artifact, step.append, step.last, step.metadata)
         self.events.append(update)
         known = {each.artifact_id: each for each in self.task.artifacts}
-        before = known.get(artifact.artifact_id)
-        if step.append and before is not None:
-            artifact = replace(before, parts=joined(before.parts, artifact.parts))
-        known[artifact.artifact_id] = artifact
+        known[artifact.artifact_id] = grown(known.get(artifact.artifact_id), update)
         self.task = replace(self.task, artifacts=tuple(known.values()))
 
     def _set_status(self, state: TaskState, said: Message | None, step: ScriptedStep) -> None:
@@ -221,7 +219,7 @@ def _whole(parts: list[ScriptedPart]) -> tuple[ScriptedPart, ...]:
 def _results(reply: Reply, message: Message) -> list[ScriptedArtifact]:
     results: list[ScriptedArtifact] = []
     if reply.echo:
-        results.append(ScriptedArtifact(text="".join(part.text or "" for part in message.parts)))
+        results.append(ScriptedArtifact(text=text_of(message)))
     if reply.text is not None:
         results.append(ScriptedArtifact(text=reply.text))
     if reply.data is not UNSET:
@@ -279,8 +277,12 @@ def _raw(file: ScriptedFile) -> str | None:
     return file.base64 if file.text is None else base64.b64encode(file.text.encode()).decode()
 
 
-def joined(before: tuple[Part, ...], after: tuple[Part, ...]) -> tuple[Part, ...]:
-    """The parts of an artifact that was appended to; texts that meet become one, as for a stream's reader."""
+def grown(known: Artifact | None, update: ArtifactUpdate) -> Artifact:
+    """An artifact after an update; texts that meet become one, as for a stream's reader."""
+    if known is None or not update.append:
+        return update.artifact
+    before, after = known.parts, update.artifact.parts
     if before and after and before[-1].text is not None and after[0].text is not None:
-        return (*before[:-1], replace(before[-1], text=before[-1].text + after[0].text), *after[1:])
-    return (*before, *after)
+        met = replace(before[-1], text=before[-1].text + after[0].text)
+        return replace(known, parts=(*before[:-1], met, *after[1:]))
+    return replace(known, parts=(*before, *after))

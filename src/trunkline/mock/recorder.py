@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from copy import copy
 from urllib.parse import urlsplit
 
 import msgspec
@@ -17,10 +18,9 @@ from trunkline.mock.exchange import EVENTS, MockAnswer, MockExchange, serve_life
 from trunkline.mock.quirks import Quirks
 from trunkline.mock.recording import RecordedReply, Recording
 from trunkline.mock.request import MockRequest, read_rest, read_rpc
-from trunkline.mock.scenario import Persona, Scenario
+from trunkline.mock.scenario import Persona
 from trunkline.net.http import Headers, HttpClient, HttpRequest, HttpResponse
 from trunkline.wire import sse
-from trunkline.wire.answers import Notice
 from trunkline.wire.error_reader import read_http_error
 from trunkline.wire.operations import Operation
 from trunkline.wire.peer_card import read_card
@@ -54,10 +54,6 @@ class Recorder:
         # Where the agent itself is under its origin, and so under this proxy.
         self.path = parts.path.rstrip("/")
         self._http_client = http_client
-
-    def scenario(self) -> Scenario:
-        """The scenario that replays all that was recorded so far."""
-        return self.recording.scenario()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward one request, or serve the lifespan."""
@@ -101,7 +97,7 @@ class Recorder:
         raw = await response.read(BODY_BYTES)
         try:
             card = read_card(raw)
-            self.recording.set_card(card)
+            self.recording.card = card
             log.info("mock.recorded card=%s", exchange.path)
             for interface in card.interfaces:
                 if not f"{interface.url}/".startswith(f"{self._origin}/"):
@@ -111,11 +107,10 @@ class Recorder:
         # Callers go where the card says, and must come through this proxy.
         proxy = msgspec.json.encode(exchange.base)[1:-1]
         raw = raw.replace(msgspec.json.encode(self._origin)[1:-1], proxy)
-        kept = tuple(
-            (name, response.headers[name]) for name in ("cache-control",) if name in response.headers
-        )
+        kept = response.headers.get("cache-control")
+        headers = () if kept is None else (("cache-control", kept),)
         media_type = response.headers.get("content-type", "application/json")
-        await exchange.deliver(MockAnswer(raw, response.status, media_type, kept), ())
+        await exchange.deliver(MockAnswer(raw, response.status, media_type, headers), ())
 
     async def _forward_response(
         self, exchange: MockExchange, response: HttpResponse, recorder: _ExchangeRecorder | None
@@ -175,8 +170,9 @@ class _ExchangeRecorder(Struct):
         """Record the end of the answer; `body` is that of one that was no stream."""
         if body is not None and response.status < 400:
             self._notice(body)
-            if self.reply is not None and not self.reply.resting and self._would_wait():
-                self.reply.mark_receipt()
+            params = self.request.params
+            if self.reply is not None and isinstance(params, SendRequest) and params.wait is not False:
+                self.reply.receipt = not self.reply.resting
         elif body is not None and self.reply is not None:
             self._refusal(response, body, self.reply)
         if self.reply is not None:
@@ -190,15 +186,14 @@ class _ExchangeRecorder(Struct):
         else:
             reply.set_http_status(response.status)
 
-    def _would_wait(self) -> bool:
-        params = self.request.params
-        return isinstance(params, SendRequest) and params.wait is not False
-
     def _notice(self, raw: bytes) -> None:
         now = asyncio.get_running_loop().time()
         delay, self.at = (round(now - self.at, 3) if self.recording.timing else 0), now
         try:
-            notice = self._read(raw)
+            if self.request.rest is None:
+                notice = rpc_notice(raw, "")
+            else:
+                notice = rest_notice(raw, proto=self.request.dialect is Dialect.V03_PROTO)
         except Refused as refused:
             if self.reply is not None:
                 self.reply.set_refusal(refused)
@@ -211,24 +206,16 @@ class _ExchangeRecorder(Struct):
         elif not isinstance(notice.answer, Message):
             self.recording.add_later(notice, delay)
 
-    def _read(self, raw: bytes) -> Notice:
-        if self.request.rest is not None:
-            return rest_notice(raw, proto=self.request.dialect is Dialect.V03_PROTO)
-        return rpc_notice(raw, "")
-
 
 def _parsed(exchange: MockExchange, body: bytes) -> MockRequest | None:
     """The A2A request in an exchange, wherever the agent is mounted; None if it is none."""
     if b'"jsonrpc"' in body:
         request = read_rpc(exchange, body, Persona(), Quirks())
         return request if isinstance(request, MockRequest) else None
-    path = exchange.path
-    try:
-        while exchange.path:
-            request = read_rest(exchange, body, Persona(), Quirks())
-            if isinstance(request, MockRequest):
-                return request
-            exchange.path = "/".join(["", *exchange.path.split("/")[2:]]).rstrip("/")
-        return None
-    finally:
-        exchange.path = path
+    mounted = copy(exchange)
+    while mounted.path:
+        request = read_rest(mounted, body, Persona(), Quirks())
+        if isinstance(request, MockRequest):
+            return request
+        mounted.path = "/".join(["", *mounted.path.split("/")[2:]]).rstrip("/")
+    return None

@@ -13,9 +13,10 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
+from trunkline.client.result import text_of
 from trunkline.errors import PeerError, Refused
 from trunkline.mock.faults import MockFault
-from trunkline.mock.playback import CONTEXT, MESSAGE, TASK, joined
+from trunkline.mock.playback import CONTEXT, MESSAGE, TASK, grown
 from trunkline.mock.scenario import (
     Binding,
     Content,
@@ -60,7 +61,7 @@ _BINDINGS: tuple[Binding, ...] = ("JSONRPC", "HTTP+JSON")
 class RecordedReply:
     """One message and the reply to it, as far as it was recorded."""
 
-    def __init__(self, request: SendRequest, turn: int) -> None:
+    def __init__(self, request: SendRequest, turn: int, earlier: RecordedReply | None) -> None:
         message = request.message
         self.task_id = message.task_id
         self.context_id = message.context_id
@@ -70,14 +71,11 @@ class RecordedReply:
         self._steps: list[ScriptedStep] = []
         self._reply: Reply | None = None
         self._fault: MockFault | None = None
-        self._receipt = False
-        # What the task had before this message is no part of this reply.
-        self._known: dict[str, Artifact] = {}
-        self._state: TaskStatus | None = None
-
-    def continue_from(self, earlier: RecordedReply) -> None:
-        """Start from the task as an earlier reply left it."""
-        self._known, self._state = dict(earlier._known), earlier._state
+        # The answer came before the end, though the caller would have waited.
+        self.receipt = False
+        # What the task had before this message, as an earlier reply left it, is no part of this reply.
+        self._known: dict[str, Artifact] = {} if earlier is None else dict(earlier._known)
+        self._state: TaskStatus | None = None if earlier is None else earlier._state
 
     def add(self, notice: Notice, delay: float = 0) -> None:
         """Add what an answer or a frame of a stream tells of the task."""
@@ -101,10 +99,6 @@ class RecordedReply:
             self._add_artifact(artifact)
         self._add_status(answer, delay)
 
-    def mark_receipt(self) -> None:
-        """Note that the answer came before the end, though the caller would have waited."""
-        self._receipt = True
-
     def set_refusal(self, refused: Refused) -> None:
         """Note that the agent refused the message."""
         code = refused.code if isinstance(refused, PeerError) else code_of(refused).rpc
@@ -122,16 +116,16 @@ class RecordedReply:
             self._steps.append(ScriptedStep(artifact=_scripted_artifact(artifact)))
 
     def _add_chunk(self, update: ArtifactUpdate, delay: float) -> None:
-        artifact, append = update.artifact, update.append
-        before = self._known.get(artifact.artifact_id)
-        whole = artifact
-        if append and before is not None:
-            whole = replace(before, parts=joined(before.parts, artifact.parts))
-        self._known[artifact.artifact_id] = whole
-        scripted, last = _scripted_artifact(artifact), update.last_chunk
-        self._steps.append(
-            ScriptedStep(artifact=scripted, append=append, last=last, delay=delay, metadata=update.metadata)
+        artifact = update.artifact
+        self._known[artifact.artifact_id] = grown(self._known.get(artifact.artifact_id), update)
+        step = ScriptedStep(
+            artifact=_scripted_artifact(artifact),
+            append=update.append,
+            last=update.last_chunk,
+            delay=delay,
+            metadata=update.metadata,
         )
+        self._steps.append(step)
 
     def _add_status(self, update: StatusUpdate, delay: float) -> None:
         status = update.status
@@ -147,7 +141,7 @@ class RecordedReply:
 
     def rule(self) -> Rule:
         """The rule that replays this reply."""
-        reply = self._reply or Reply(steps=tuple(self._steps), hold=not self._steps, receipt=self._receipt)
+        reply = self._reply or Reply(steps=tuple(self._steps), hold=not self._steps, receipt=self.receipt)
         raw = msgspec.json.encode(reply)
         ids = ((self.task_id, TASK), (self.context_id, CONTEXT), (self._message_id, MESSAGE))
         for found, placeholder in ids:
@@ -162,7 +156,7 @@ class Recording:
 
     def __init__(self, *, timing: bool = False) -> None:
         self.timing = timing
-        self._card: PeerCard | None = None
+        self.card: PeerCard | None = None
         self._replies: list[RecordedReply] = []
         self._by_task: dict[str, RecordedReply] = {}
         self._turns: Counter[str] = Counter()
@@ -172,18 +166,12 @@ class Recording:
         """How many messages were recorded."""
         return len(self._replies)
 
-    def set_card(self, card: PeerCard) -> None:
-        """Record the agent's card."""
-        self._card = card
-
     def start_reply(self, request: SendRequest) -> RecordedReply:
         """Record a message on its way to the agent, and begin its reply."""
         message = request.message
         earlier = self._by_task.get(message.task_id)
         context = message.context_id or (earlier.context_id if earlier is not None else "")
-        recorded = RecordedReply(request, self._turns[context] + 1 if context else 1)
-        if earlier is not None:
-            recorded.continue_from(earlier)
+        recorded = RecordedReply(request, self._turns[context] + 1 if context else 1, earlier)
         self._replies.append(recorded)
         return recorded
 
@@ -218,10 +206,10 @@ class Recording:
             rules.append(rule)
         # The first rule that fits is taken: those of a certain turn come before those of any.
         rules.sort(key=lambda rule: rule.when.turn is None)
-        persona = Persona() if self._card is None else _persona(self._card)
-        extensions = () if self._card is None else self._card.extensions
-        deduplicates = any(each.uri == IDEMPOTENT_SEND for each in extensions)
-        return Scenario(agent=persona, rules=tuple(rules), deduplicates=deduplicates)
+        if self.card is None:
+            return Scenario(rules=tuple(rules))
+        deduplicates = any(each.uri == IDEMPOTENT_SEND for each in self.card.extensions)
+        return Scenario(agent=_persona(self.card), rules=tuple(rules), deduplicates=deduplicates)
 
 
 def _persona(card: PeerCard) -> Persona:
@@ -248,7 +236,7 @@ def _persona(card: PeerCard) -> Persona:
 
 
 def _when_of(message: Message, skill: str, turn: int) -> When:
-    text = "".join(part.text or "" for part in message.parts)
+    text = text_of(message)
     values = [part.data for part in message.parts if part.data is not UNSET]
     return When(
         skill=skill,

@@ -26,17 +26,8 @@ from trunkline.wire.writer import WRITERS, Dialect, Writer
 
 Params = SendRequest | TaskQuery | ListQuery | PushRequest | PushQuery | None
 
-_NAMES = {
-    Operation.SEND: "send",
-    Operation.STREAM: "stream",
-    Operation.GET: "get",
-    Operation.LIST: "list",
-    Operation.CANCEL: "cancel",
-    Operation.SUBSCRIBE: "subscribe",
-    Operation.EXTENDED_CARD: "extended_card",
-}
-
-
+# As faults, quirks and logs call them: all that is done with push configs is one thing there.
+_NAMES = {one: "push" if one.name.startswith("PUSH") else one.name.lower() for one in Operation}
 _SENDS = {Operation.SEND, Operation.STREAM}
 _RPC_READERS: dict[Operation, Callable[[msgspec.Raw | None], Params]] = {
     **dict.fromkeys((Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE), read.read_task_query),
@@ -60,7 +51,7 @@ class MockRequest(Struct, frozen=True):
     @property
     def operation_name(self) -> str:
         """The operation as faults and logs call it."""
-        return _NAMES.get(self.operation, "push")
+        return _NAMES[self.operation]
 
     def writer(self) -> Writer:
         """The writer of its dialect."""
@@ -80,14 +71,12 @@ class MockRequest(Struct, frozen=True):
         """The answer to `get` and `cancel`: a bare task."""
         return self.result(self.writer().task(task))
 
-    def send_result(self, task: Task) -> MockAnswer:
-        """The answer to a send: the task that the message made or continued."""
+    def send_result(self, sent: Task | Message) -> MockAnswer:
+        """The answer to a send: the task that the message made or continued, or a message instead."""
         writer = self.writer()
-        return self.result(writer.answer_task(writer.task(task)))
-
-    def message_result(self, message: Message) -> MockAnswer:
-        """The answer to a send: a message instead of a task."""
-        return self.result(self.writer().answer_message(message))
+        if isinstance(sent, Message):
+            return self.result(writer.answer_message(sent))
+        return self.result(writer.answer_task(writer.task(sent)))
 
     def frame(self, seq: int | None, body: bytes) -> bytes:
         """One frame of a stream."""
@@ -109,8 +98,8 @@ class MockRequest(Struct, frozen=True):
             return MockAnswer(_rpc_error(self.id, failure))
         known = [kind for kind, code in CODES.items() if code.rpc == failure.code]
         if known and known[0] is not errors.PeerError:
-            return _rest_refusal(known[0](failure.message), self.dialect)
-        return _rest_refusal(errors.PeerError(failure.message, code=failure.code), self.dialect)
+            return self.refused(known[0](failure.message))
+        return self.refused(errors.PeerError(failure.message, code=failure.code))
 
 
 def read_rpc(
@@ -160,7 +149,7 @@ def _unsupported(version: str, persona: Persona) -> errors.VersionNotSupported:
 
 
 def _check_offered(operation: Operation, quirks: Quirks) -> None:
-    if _NAMES.get(operation, "push") in quirks.lacks:
+    if _NAMES[operation] in quirks.lacks:
         raise errors.MethodNotFound(f"there is no {NAMES[operation]} here")
 
 

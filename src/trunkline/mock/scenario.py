@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 
 from msgspec import UNSET, Struct, UnsetType
 
+from trunkline.client.result import text_of
 from trunkline.errors import Misuse
 from trunkline.mock.faults import MockFault
 from trunkline.mock.quirks import Quirks
@@ -235,11 +236,6 @@ class IncomingMessage(Struct, frozen=True):
     skill: str
     turn: int
 
-    @property
-    def text(self) -> str:
-        """The texts of the message, one after the other."""
-        return "".join(part.text or "" for part in self.message.parts)
-
 
 def skill_of(message: Message, metadata: Metadata | None) -> str:
     """The skill that a message names; empty if none."""
@@ -252,7 +248,7 @@ def skill_of(message: Message, metadata: Metadata | None) -> str:
 
 def fits(when: When, incoming: IncomingMessage) -> bool:
     """Whether a message is one that `when` selects."""
-    text = incoming.text
+    text = text_of(incoming.message)
     return (
         (not when.skill or when.skill == incoming.skill)
         and (when.text is None or when.text == text)

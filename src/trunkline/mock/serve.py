@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from trunkline.errors import Misuse
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.mock.app import Mock
-from trunkline.mock.exchange import ABORT, CLOSE, serve_lifespan
+from trunkline.mock.exchange import ABORT, CLOSE, MockAnswer, MockExchange, serve_lifespan
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 _START_S = 10.0
@@ -64,9 +64,7 @@ class Mocks:
             await mock({**scope, "root_path": f"/{name}"}, receive, send)
             return
         body = f"no such mock; there are {', '.join(self._named)}".encode()
-        headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(body))]
-        await send({"type": "http.response.start", "status": 404, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        await MockExchange(scope, receive, send).deliver(MockAnswer(body, 404, "text/plain"), ())
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from trunkline import errors
+from trunkline.client.result import text_of
 from trunkline.clock import Ids
 from trunkline.mock.faults import FaultSchedule, MockFault
 from trunkline.mock.playback import Event, Playback
@@ -28,7 +29,7 @@ from trunkline.mock.scenario import (
     rule_name,
     skill_of,
 )
-from trunkline.wire.types import RESTING, ListQuery, SendRequest, StatusUpdate, Task, TaskPage, TaskStatus
+from trunkline.wire.types import RESTING, ListQuery, SendRequest, StatusUpdate, Task, TaskPage
 
 log = logging.getLogger("trunkline.mock")
 _NO_RULE = Reply(error=Failure(code=-32000, message="no rule of the mock fits, and it has no `otherwise`"))
@@ -119,12 +120,8 @@ class MockState:
         if plan.rule:
             log.info("mock.hit rule=%r task=%s", plan.rule, playback.id)
         else:
-            log.warning(
-                "mock.unmatched task=%s skill=%s text=%.64r",
-                playback.id,
-                plan.incoming.skill,
-                plan.incoming.text,
-            )
+            unmatched = (playback.id, plan.incoming.skill, text_of(message))
+            log.warning("mock.unmatched task=%s skill=%s text=%.64r", *unmatched)
         seq = len(playback.events)
         if plan.reply.message is None and plan.reply.error is None:
             playback.add_message(message)
@@ -224,10 +221,8 @@ def trimmed(task: Task, history_length: int | None) -> Task:
 
 def reply_text(playback: Playback) -> str:
     """All texts of a reply so far."""
-    said: list[TaskStatus] = [each.status for each in playback.events if isinstance(each, StatusUpdate)]
-    messages = [status.message for status in said if status.message is not None]
-    messages += [] if playback.message is None else [playback.message]
-    parts = [part for message in messages for part in message.parts]
+    said = [each.status.message for each in playback.events if isinstance(each, StatusUpdate)]
+    parts = [part for message in (*said, playback.message) if message is not None for part in message.parts]
     parts += [part for artifact in playback.task.artifacts for part in artifact.parts]
     return "\n".join(part.text for part in parts if part.text)
 
