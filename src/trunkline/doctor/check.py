@@ -23,7 +23,7 @@ AnyCheck = Callable[[Any], Awaitable[None]]
 
 
 class Severity(Enum):
-    """How bad a failed check is."""
+    """How bad a failed check is; the worst first, as reports show them."""
 
     ERROR = "error"
     WARNING = "warning"

@@ -55,7 +55,6 @@ class ProbeExchange(Struct, kw_only=True):
     # Of a stream: the agent closed it by itself.
     closed: bool = False
     trouble: str = ""
-    took_s: float = 0.0
 
     @property
     def json(self) -> Any:
@@ -99,59 +98,22 @@ class ProbeClient:
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def fetch(
-        self, request: HttpRequest, label: str = "", timeout_s: float | None = None
-    ) -> ProbeExchange:
-        """Send a request, and read the whole answer."""
-        exchange = ProbeExchange(request=request, label=label)
-
-        async def read(response: HttpResponse) -> None:
-            exchange.body = await response.read(_LIMIT)
-
-        await self._send(exchange, read, timeout_s)
-        return exchange
-
-    async def follow(
         self,
         request: HttpRequest,
         label: str = "",
         timeout_s: float | None = None,
         enough: Callable[[sse.SseEvent], bool] | None = None,
     ) -> ProbeExchange:
-        """Send a request for a stream, and read it to its end or until an event is enough."""
+        """Send a request, and read the answer whole; a stream, if asked for, until an event is enough."""
         exchange = ProbeExchange(request=request, label=label, events=[])
-
-        async def read(response: HttpResponse) -> None:
-            if exchange.media_type != EVENTS:
-                exchange.body = await response.read(_LIMIT)
-                return
-            parser = sse.SseParser(limit=_LIMIT)
-            size = 0
-            async for chunk in response.chunks():
-                size += len(chunk)
-                if size > _LIMIT:
-                    raise TooLarge(f"the stream is over {_LIMIT} bytes")
-                exchange.body = exchange.body or chunk[:_SHOWN]
-                for event in parser.feed(chunk):
-                    exchange.events.append(event)
-                    if enough is not None and enough(event):
-                        return
-            exchange.closed = True
-
-        await self._send(exchange, read, timeout_s)
-        return exchange
-
-    async def _send(
-        self, exchange: ProbeExchange, read: Callable[[HttpResponse], Any], timeout_s: float | None
-    ) -> None:
-        limit_s = self.timeout_s if timeout_s is None else timeout_s
         async with self._slots:
             self.journal.append(exchange)
-            loop = asyncio.get_running_loop()
-            began = loop.time()
-            limit_s = round(max(min(limit_s, self.deadline - began), _LEAST_S), 2)
+            limit_s = self.timeout_s if timeout_s is None else timeout_s
+            left_s = self.deadline - asyncio.get_running_loop().time()
+            limit_s = round(max(min(limit_s, left_s), _LEAST_S), 2)
             try:
                 async with asyncio.timeout(limit_s):
-                    await self._read(exchange, read)
+                    await self._read(exchange, enough)
             except TimeoutError:
                 what = "the answer did not end" if exchange.status else "no answer"
                 exchange.trouble = f"{what} within {limit_s:g} s"
@@ -159,15 +121,15 @@ class ProbeClient:
                 exchange.trouble = str(error)
             except TrunklineError as error:
                 if isinstance(error, Unreachable) and error.reason == "refused":
-                    host = urlsplit(exchange.request.url).hostname
+                    host = urlsplit(request.url).hostname
                     raise Undecided(
                         f"the doctor does not follow the card into a private network, to {host}; "
                         "if that is the agent, examine it at that address"
                     ) from None
                 exchange.trouble = f"the connection failed: {error}"
-            exchange.took_s = loop.time() - began
+        return exchange
 
-    async def _read(self, exchange: ProbeExchange, read: Callable[[HttpResponse], Any]) -> None:
+    async def _read(self, exchange: ProbeExchange, enough: Callable[[sse.SseEvent], bool] | None) -> None:
         try:
             response = await self._http_client.open(exchange.request)
         except Unreachable as error:
@@ -178,7 +140,10 @@ class ProbeClient:
             response = await self._http_client.open(exchange.request)
         try:
             exchange.status, exchange.headers = response.status, response.headers
-            await read(response)
+            if enough is None or exchange.media_type != EVENTS:
+                exchange.body = await response.read(_LIMIT)
+            else:
+                await _read_events(exchange, response, enough)
         finally:
             await response.close()
 
@@ -208,6 +173,23 @@ class ProbeClient:
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
+
+
+async def _read_events(
+    exchange: ProbeExchange, response: HttpResponse, enough: Callable[[sse.SseEvent], bool]
+) -> None:
+    parser = sse.SseParser(limit=_LIMIT)
+    size = 0
+    async for chunk in response.chunks():
+        size += len(chunk)
+        if size > _LIMIT:
+            raise TooLarge(f"the stream is over {_LIMIT} bytes")
+        exchange.body = exchange.body or chunk[:_SHOWN]
+        for event in parser.feed(chunk):
+            exchange.events.append(event)
+            if enough(event):
+                return
+    exchange.closed = True
 
 
 def _masked(headers: Headers) -> list[tuple[str, str]]:

@@ -243,7 +243,7 @@ class InterfaceProbe:
         """The request of an operation. Parameters are as in 1.0."""
         if self.interface.tenant:
             given = {"tenant": self.interface.tenant, **given}
-        accept = (("Accept", "text/event-stream"),) if operation in _STREAMS else ()
+        accept = (("Accept", EVENTS),) if operation in _STREAMS else ()
         if self.is_rpc:
             body = {
                 "jsonrpc": "2.0",
@@ -321,7 +321,7 @@ class InterfaceProbe:
             return enough is not None and enough(frame)
 
         limit_s = self.subject.send_s if timeout_s is None else timeout_s
-        exchange = await self.client.follow(request, operation, limit_s, stop)
+        exchange = await self.client.fetch(request, operation, limit_s, stop)
         if exchange.media_type != EVENTS:
             return self._read(exchange)
         frames = tuple(self._frame(event) for event in exchange.events)

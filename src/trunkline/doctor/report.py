@@ -17,7 +17,6 @@ from trunkline.doctor.run import DoctorReport
 
 HEALTHY, SICK, USAGE, UNREACHABLE, LOCKED = 0, 1, 2, 3, 4
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
-_RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
 def exit_code(report: DoctorReport) -> int:
@@ -64,7 +63,7 @@ def as_junit(report: DoctorReport) -> bytes:
 
 def show(report: DoctorReport, console: Console) -> None:
     """Print it: a table on a terminal, plain lines in a pipe."""
-    bad = sorted(report.failed(), key=lambda one: _RANK[one.severity])
+    bad = sorted(report.failed(), key=lambda one: list(Severity).index(one.severity))
     unknown = [one for one in report.findings if one.outcome is CheckOutcome.UNKNOWN]
     if console.is_terminal:
         _table(bad, console)

@@ -19,7 +19,7 @@ from trunkline.doctor.checks import CHECKS
 from trunkline.doctor.exchange import NotPossible, Undecided
 from trunkline.doctor.json_access import TERMINAL, text
 from trunkline.doctor.probe import InterfaceProbe
-from trunkline.doctor.subject import DoctorOptions, Subject, host_of, is_loopback
+from trunkline.doctor.subject import DoctorOptions, Subject, agent_address, is_loopback
 from trunkline.errors import Misuse
 from trunkline.net.egress import Egress
 from trunkline.net.http import HttpClient
@@ -77,7 +77,8 @@ async def examine(
             raise Misuse(f"there is no check or family {name!r}; see trunkline doctor --list")
     own = http_client is None
     # The operator has named this host, by one of its names; where its card leads is a stranger's word.
-    egress = Egress(hosts=(host_of(url),), loopback=is_loopback(host_of(url)))
+    host = agent_address(url).hostname or ""
+    egress = Egress(hosts=(host,), loopback=is_loopback(host))
     subject = Subject(url, http_client or SocketHttpClient(egress), options)
     client, began = subject.client, asyncio.get_running_loop().time()
     try:

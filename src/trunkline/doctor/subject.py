@@ -57,7 +57,7 @@ class Subject:
     def __init__(self, url: str, http_client: HttpClient, options: DoctorOptions) -> None:
         self.url = url.rstrip("/")
         self.options = options
-        self.address = _parts(url)
+        self.address = agent_address(url)
         self.credentials: Headers = tuple((name, one.reveal()) for name, one in options.credentials)
         # A scheme before the credentials is no secret, and what stands behind it is one by itself.
         secrets = [word for _, value in self.credentials for word in (value, value.rpartition(" ")[2])]
@@ -199,7 +199,12 @@ def joined(base: str, url: str) -> str:
     return found
 
 
-def _parts(url: str) -> SplitResult:
+def agent_address(url: str) -> SplitResult:
+    """The parts of an agent's address.
+
+    Raises:
+        Misuse: it is no such address.
+    """
     try:
         found = urlsplit(url)
         _ = found.port
@@ -210,15 +215,6 @@ def _parts(url: str) -> SplitResult:
     if found.username or found.password:
         raise Misuse("the URL holds a login; leave it out and give --header, --key or --bearer")
     return found
-
-
-def host_of(url: str) -> str:
-    """The host of an agent's address.
-
-    Raises:
-        Misuse: it is no such address.
-    """
-    return _parts(url).hostname or ""
 
 
 def port_of(address: SplitResult) -> int | None:

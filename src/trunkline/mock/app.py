@@ -123,6 +123,7 @@ def _schemes(persona: Persona) -> dict[str, Scheme]:
 
 
 log = logging.getLogger("trunkline.mock")
+_OTHER_VERSION = errors.VersionNotSupported("this version is not spoken here, whatever the card says")
 
 
 class ReceivedRequest(Struct, frozen=True):
@@ -269,18 +270,13 @@ class Mock:
         for fault in faults:
             if fault.do == "drop":
                 await exchange.drop()
-                return True
-            if fault.do == "version":
-                if request is None:
-                    continue
-                refused = errors.VersionNotSupported(
-                    "this version is not spoken here, whatever the card says"
-                )
-                await exchange.deliver(request.refused(refused), ())
-                return True
-            if fault.do in REFUSALS and not fault.worked:
+            elif fault.do == "version" and request is not None:
+                await exchange.deliver(request.refused(_OTHER_VERSION), ())
+            elif fault.do in REFUSALS and not fault.worked:
                 await exchange.deliver(refusal(fault), faults)
-                return True
+            else:
+                continue
+            return True
         return False
 
     async def _answer(

@@ -29,7 +29,7 @@ STREAMS = frozenset({"stream", "subscribe"})
 # What can only happen to a stream.
 _STREAM_FAULTS = frozenset({"cut", "end", "duplicate", "reorder"})
 # Sent before anything is done, unless the fault is `worked`.
-REFUSALS = frozenset({"status", "html", "redirect", "version"})
+REFUSALS = frozenset({"status", "html", "redirect"})
 
 
 class MockFault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
