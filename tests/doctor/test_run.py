@@ -157,6 +157,15 @@ def test_a_bare_message_needs_no_context(sound: Sound, examine: Examine) -> None
     assert _failed(found) == []
 
 
+def test_a_state_that_is_no_text_is_a_finding(sound: Sound, examine: Examine) -> None:
+    def odd(value: dict[str, Any]) -> None:
+        if "state" in value:
+            value["state"] = {"name": "completed"}
+
+    found = examine(FaultyAgent(sound(), objects(odd)), only=("sending", "shapes"))
+    assert "wire-states" in _failed(found)
+
+
 @pytest.mark.parametrize("named", ["localhost", "127.0.0.1"])
 def test_all_names_of_this_machine_are_one(named: str, runner: asyncio.Runner) -> None:
     """Over sockets: the card names another one than the operator, and the doctor follows it there."""

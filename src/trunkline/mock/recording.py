@@ -264,9 +264,7 @@ def _content(message: Message) -> Content:
 
 
 def _scripted_part(part: Part) -> ScriptedPart:
-    if part.text is not None:
-        return ScriptedPart(text=part.text, media_type=part.media_type, metadata=part.metadata)
-    if part.data is not UNSET:
-        return ScriptedPart(data=part.data, media_type=part.media_type, metadata=part.metadata)
-    file = ScriptedFile(name=part.filename, media_type=part.media_type, base64=part.raw, url=part.url)
-    return ScriptedPart(file=file, metadata=part.metadata)
+    if part.text is None and part.data is UNSET:
+        file = ScriptedFile(name=part.filename, media_type=part.media_type, base64=part.raw, url=part.url)
+        return ScriptedPart(file=file, metadata=part.metadata)
+    return ScriptedPart(text=part.text, data=part.data, media_type=part.media_type, metadata=part.metadata)
