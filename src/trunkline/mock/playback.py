@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec import UNSET
@@ -42,7 +42,7 @@ from trunkline.wire.types import (
 
 Event = Task | StatusUpdate | ArtifactUpdate
 # Placeholders in a reply, for the ids of the task that it makes.
-TASK, CONTEXT, MESSAGE = b"${task.id}", b"${context.id}", b"${message.id}"
+TASK, CONTEXT, MESSAGE = "${task.id}", "${context.id}", "${message.id}"
 _CHUNKS = "stream"
 
 
@@ -95,7 +95,8 @@ class Playback:
 
     async def play(self, reply: Reply, message: Message, quirks: Quirks, delay: float) -> None:
         """Play a reply. One without delays is over when this returns, any other goes on by itself."""
-        reply = self._filled(reply, message)
+        ids = ((TASK, self.id), (CONTEXT, self.context_id), (MESSAGE, message.message_id))
+        reply = renamed(reply, ids)
         self.then, self.receipt = reply.then, reply.receipt
         if reply.message is not None or reply.error is not None:
             await asyncio.sleep(delay + reply.delay)
@@ -113,16 +114,6 @@ class Playback:
                 self.apply(step)
             self._answered = False
         self.started.set()
-
-    def _filled(self, reply: Reply, message: Message) -> Reply:
-        """The reply with the ids of this task in place of their placeholders."""
-        raw = msgspec.json.encode(reply)
-        if b"${" not in raw:
-            return reply
-        ids = ((TASK, self.id), (CONTEXT, self.context_id), (MESSAGE, message.message_id))
-        for placeholder, found in ids:
-            raw = raw.replace(placeholder, msgspec.json.encode(found)[1:-1])
-        return msgspec.json.decode(raw, type=Reply)
 
     async def _play_steps(self, steps: tuple[ScriptedStep, ...], delay: float) -> None:
         await asyncio.sleep(delay)
@@ -181,6 +172,14 @@ class Playback:
         history = self.task.history if said is None else (*self.task.history, said)
         self.task = replace(self.task, status=status, history=history)
         self._on_status(self)
+
+
+def renamed(reply: Reply, names: Sequence[tuple[str, str]]) -> Reply:
+    """A reply with one text in place of another, wherever it occurs: ids for their placeholders, or back."""
+    raw = found = msgspec.json.encode(reply)
+    for before, after in names:
+        found = found.replace(msgspec.json.encode(before)[1:-1], msgspec.json.encode(after)[1:-1])
+    return reply if found == raw else msgspec.json.decode(found, type=Reply)
 
 
 def steps_of(reply: Reply, message: Message, quirks: Quirks) -> tuple[ScriptedStep, ...]:

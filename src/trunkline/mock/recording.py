@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import cast
 
-import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
 from trunkline.client.result import text_of
 from trunkline.errors import PeerError, Refused
 from trunkline.mock.faults import MockFault
-from trunkline.mock.playback import CONTEXT, MESSAGE, TASK, grown
+from trunkline.mock.playback import CONTEXT, MESSAGE, TASK, grown, renamed
 from trunkline.mock.scenario import (
     Binding,
     Content,
@@ -86,17 +85,15 @@ class RecordedReply:
             self.resting = True
             return
         if isinstance(answer, Task):
-            self.task_id, self.context_id = answer.id, answer.context_id or self.context_id
-            for artifact in answer.artifacts:
-                self._add_artifact(artifact)
-            self._add_status(StatusUpdate(answer.id, answer.context_id, answer.status), delay)
-            return
+            answer = StatusUpdate(answer.id, answer.context_id, answer.status)
         self.task_id, self.context_id = answer.task_id, answer.context_id or self.context_id
         if isinstance(answer, ArtifactUpdate):
             self._add_chunk(answer, delay)
             return
         for artifact in notice.artifacts:
-            self._add_artifact(artifact)
+            if self._known.get(artifact.artifact_id) != artifact:
+                self._known[artifact.artifact_id] = artifact
+                self._steps.append(ScriptedStep(artifact=_scripted_artifact(artifact)))
         self._add_status(answer, delay)
 
     def set_refusal(self, refused: Refused) -> None:
@@ -109,11 +106,6 @@ class RecordedReply:
         """Note that the message was refused by HTTP alone."""
         self._fault = MockFault(do="status", status=status)
         self.resting = True
-
-    def _add_artifact(self, artifact: Artifact) -> None:
-        if self._known.get(artifact.artifact_id) != artifact:
-            self._known[artifact.artifact_id] = artifact
-            self._steps.append(ScriptedStep(artifact=_scripted_artifact(artifact)))
 
     def _add_chunk(self, update: ArtifactUpdate, delay: float) -> None:
         artifact = update.artifact
@@ -142,12 +134,8 @@ class RecordedReply:
     def rule(self) -> Rule:
         """The rule that replays this reply."""
         reply = self._reply or Reply(steps=tuple(self._steps), hold=not self._steps, receipt=self.receipt)
-        raw = msgspec.json.encode(reply)
         ids = ((self.task_id, TASK), (self.context_id, CONTEXT), (self._message_id, MESSAGE))
-        for found, placeholder in ids:
-            if found:
-                raw = raw.replace(msgspec.json.encode(found)[1:-1], placeholder)
-        reply = msgspec.json.decode(raw, type=Reply)
+        reply = renamed(reply, [(found, placeholder) for found, placeholder in ids if found])
         return Rule(when=self._when, reply=reply, faults=() if self._fault is None else (self._fault,))
 
 
