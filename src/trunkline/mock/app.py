@@ -8,7 +8,6 @@ from __future__ import annotations
 import hmac
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator
 from typing import cast
 
 import msgspec
@@ -341,21 +340,21 @@ class Mock:
         playback = started.playback
         if playback.message is not None:
             frame = request.frame(None, request.writer().message_frame(playback.message))
-            return MockStream(_single_frame(frame))
+            return _single_frame(frame)
         if (after := self._resumed_after(request, playback)) is not None:
-            return MockStream(self._state.frames(request, playback, after, None, through=False))
+            return self._state.frames(request, playback, after, None, through=False)
         opening = started.task if plan.playback is not None and self._quirks.opening else None
-        return MockStream(self._state.frames(request, playback, started.seq, opening, through=False))
+        return self._state.frames(request, playback, started.seq, opening, through=False)
 
     def _subscribe(self, request: MockRequest, playback: Playback) -> MockStream:
         self._check_streaming()
         if (after := self._resumed_after(request, playback)) is not None:
-            return MockStream(self._state.frames(request, playback, after, None, through=True))
+            return self._state.frames(request, playback, after, None, through=True)
         if playback.over and request.dialect is Dialect.V1:
             raise errors.UnsupportedOperation(f"task {playback.id} has ended; get it")
         # To whoever subscribes to a task that has ended, 0.3 sends its end again.
         seq = len(playback.events) - playback.over
-        return MockStream(self._state.frames(request, playback, seq, playback.task, through=True))
+        return self._state.frames(request, playback, seq, playback.task, through=True)
 
     def _resumed_after(self, request: MockRequest, playback: Playback) -> int | None:
         """The event after which a stream is resumed; None if it begins anew."""
@@ -375,7 +374,7 @@ class Mock:
             raise errors.PushNotSupported("this agent sends no push notifications")
 
 
-async def _single_frame(frame: bytes) -> AsyncIterator[bytes]:
+async def _single_frame(frame: bytes) -> MockStream:
     yield frame
 
 

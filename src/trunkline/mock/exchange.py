@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl, quote
@@ -34,11 +34,8 @@ class MockAnswer(Struct, frozen=True):
     headers: Headers = ()
 
 
-class MockStream(Struct, frozen=True):
-    """An answer that is a stream of frames."""
-
-    frames: AsyncIterator[bytes]
-    headers: Headers = ()
+# An answer that is a stream: its frames.
+MockStream = AsyncGenerator[bytes, None]
 
 
 async def serve_lifespan(receive: Receive, send: Send, close: Callable[[], Awaitable[None]]) -> None:
@@ -112,11 +109,10 @@ class MockExchange:
         by_kind = {fault.do: fault for fault in faults}
         if "lose" in by_kind:
             await self.drop()
-        elif isinstance(answer, MockStream):
-            if await self.while_connected(_StreamWriter(self, answer, faults).run()):
-                await self.drop()
-        else:
+        elif isinstance(answer, MockAnswer):
             await self._deliver_whole(answer, by_kind)
+        elif await self.while_connected(_StreamWriter(self, answer, faults).run()):
+            await self.drop()
         if "close" in by_kind:
             self._call(CLOSE)
 
@@ -181,7 +177,7 @@ class _StreamWriter:
 
     def __init__(self, exchange: MockExchange, stream: MockStream, faults: Sequence[MockFault]) -> None:
         self._exchange = exchange
-        self._stream_answer = stream
+        self._stream = stream
         self._at: dict[tuple[str, int], MockFault] = {(fault.do, fault.at): fault for fault in faults}
         self._all = {fault.do: fault for fault in faults}
         self._compressor = zlib.compressobj(wbits=31) if "gzip" in self._all else None
@@ -190,24 +186,32 @@ class _StreamWriter:
     async def run(self) -> bool:
         """Send the frames; true if the connection is to be broken off now."""
         media_type = self._all["media_type"].to if "media_type" in self._all else EVENTS
-        headers = [("content-type", media_type), ("cache-control", "no-store"), *self._stream_answer.headers]
+        headers = [("content-type", media_type), ("cache-control", "no-store")]
         if self._compressor is not None:
             headers.append(("content-encoding", "gzip"))
         await self._exchange.begin(200, headers)
         await self._exchange.write(b"")
-        if "empty" not in self._all:
-            async with aclosing(cast("Any", self._stream_answer.frames)) as frames:
-                async for frame in self._disordered(frames):
-                    if (verdict := await self._before(self._sent)) is not None:
-                        return verdict
-                    if await self._one(frame):
-                        return True
-            if (verdict := await self._before(self._sent)) is not None:
-                return verdict
-        await self._write(b"", more=False)
-        return False
+        broken = "empty" not in self._all and await self._send_frames()
+        if not broken:
+            await self._write(b"", more=False)
+        return broken
 
-    async def _disordered(self, frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def _send_frames(self) -> bool:
+        """True if the connection breaks off after or amid one of them."""
+        async with aclosing(self._stream) as frames:
+            async for frame in self._disordered(frames):
+                await self._stall()
+                if self._is_due("cut") or self._is_due("end"):
+                    return self._is_due("cut")
+                if await self._one(frame):
+                    return True
+        await self._stall()
+        return self._is_due("cut")
+
+    def _is_due(self, do: str) -> bool:
+        return (do, self._sent) in self._at
+
+    async def _disordered(self, frames: MockStream) -> MockStream:
         number, held = 0, b""
         async for frame in frames:
             number += 1
@@ -223,16 +227,9 @@ class _StreamWriter:
         if held:
             yield held
 
-    async def _before(self, sent: int) -> bool | None:
-        """Apply the faults due after so many frames: True breaks the connection, False ends the stream."""
-        if (stall := self._at.pop(("stall", sent), None)) is not None:
+    async def _stall(self) -> None:
+        if (stall := self._at.pop(("stall", self._sent), None)) is not None:
             await asyncio.sleep(stall.seconds) if stall.seconds is not None else await asyncio.Future[None]()
-        if ("cut", sent) in self._at:
-            return True
-        if ("end", sent) in self._at:
-            await self._write(b"", more=False)
-            return False
-        return None
 
     async def _one(self, frame: bytes) -> bool:
         """Send one frame; true if the connection breaks off amid it."""

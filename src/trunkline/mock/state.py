@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from trunkline import errors
 from trunkline.client.result import text_of
 from trunkline.clock import Ids
+from trunkline.mock.exchange import MockStream
 from trunkline.mock.faults import FaultSchedule, MockFault
 from trunkline.mock.playback import Event, Playback
 from trunkline.mock.quirks import Quirks, quirks_of
@@ -174,7 +175,7 @@ class MockState:
 
     async def frames(
         self, request: MockRequest, playback: Playback, seq: int, opening: Task | None, *, through: bool
-    ) -> AsyncIterator[bytes]:
+    ) -> MockStream:
         """The events of a task after event `seq` as frames; `through` goes on while the task asks."""
         if opening is not None:
             first: Event = opening
