@@ -128,8 +128,7 @@ def _operation(
             raise errors.MethodNotFound(f"there is no method {method[:64]!r} here")
         return METHODS_V03[method], Dialect.V03
     operation, dialect = operation_of(method, Version.V1 if quirks.writes else request)
-    if dialect.value not in persona.versions:
-        raise _unsupported(dialect.value, persona)
+    _check_spoken(dialect.value, persona)
     return operation, dialect
 
 
@@ -137,15 +136,15 @@ def _version(exchange: MockExchange, persona: Persona, quirks: Quirks) -> Versio
     if not quirks.checks_version:
         return None
     request = negotiate(exchange.headers.get("a2a-version"), exchange.query.get("A2A-Version"))
-    if request is not None and request.value not in persona.versions:
-        raise _unsupported(request.value, persona)
+    if request is not None:
+        _check_spoken(request.value, persona)
     return request
 
 
-def _unsupported(version: str, persona: Persona) -> errors.VersionNotSupported:
-    return errors.VersionNotSupported(
-        f"version {version} is not spoken here; {', '.join(persona.versions)} is"
-    )
+def _check_spoken(version: str, persona: Persona) -> None:
+    if version not in persona.versions:
+        spoken = ", ".join(persona.versions)
+        raise errors.VersionNotSupported(f"version {version} is not spoken here; {spoken} is")
 
 
 def _check_offered(operation: Operation, quirks: Quirks) -> None:
