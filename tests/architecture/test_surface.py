@@ -24,7 +24,7 @@ SIGNALS = {
     "flow/engine/replay.py StrayError",
     "flow/engine/walk.py NodeFailed",
     "doctor/exchange.py NotPossible",
-    "doctor/exchange.py NotCalled",
+    "doctor/check.py CheckFailed",
     "http/exchange.py Disconnected",
 }
 
