@@ -21,8 +21,8 @@ from trunkline.log.notifications import delivery_id, lane
 from trunkline.net.breaker import Breaker
 from trunkline.run import delivery
 from trunkline.run.feed import Feed
-from trunkline.store.fairness import Due, choose, host_of
-from trunkline.store.records import Dedup, DeliveryRecord
+from trunkline.store.outbox import Due, choose
+from trunkline.store.records import Dedup, DeliveryRecord, host_of
 from trunkline.wire.types import PushConfig
 
 A, B, C = "https://a.example/", "https://b.example/", "https://c.example/"

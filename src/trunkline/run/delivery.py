@@ -26,8 +26,7 @@ from trunkline.run.feed import Feed
 from trunkline.run.notification import NotificationComposer, OutgoingNotification
 from trunkline.run.retry import BUSY, GONE, Attempt, RetrySchedule, patience_ms
 from trunkline.run.tasks import Tasks
-from trunkline.store.fairness import host_of
-from trunkline.store.records import Delivery, DeliveryOutcome, DeliveryResult, Shares
+from trunkline.store.records import Delivery, DeliveryOutcome, DeliveryResult, Shares, host_of
 
 log = logging.getLogger("trunkline.webhook")
 IN_FLIGHT = 192

@@ -12,8 +12,10 @@ from typing import Protocol
 
 from trunkline.log.events import AnyEvent, Recorded
 from trunkline.log.head import Head
+from trunkline.store.database import Database
 from trunkline.store.group_commit import Ack, Observer
-from trunkline.store.parts import Clock, Database, Docs, Heads, Maintenance, Nodes, Outbox
+from trunkline.store.outbox import Outbox
+from trunkline.store.parts import Clock, Docs, Heads, Maintenance, Nodes
 from trunkline.store.records import Cursor, Dedup, Hint, OutboxEntry, Poll, TailRecord
 
 
@@ -83,7 +85,6 @@ class Store:
     log: Log
     heads: Heads
     docs: Docs
-    outbox: Outbox
     nodes: Nodes
     maintenance: Maintenance
     # Whether other processes may write to it too.
@@ -92,6 +93,7 @@ class Store:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.clock = Clock(database)
+        self.outbox = Outbox(database)
 
     @property
     def migrated(self) -> tuple[int, int]:

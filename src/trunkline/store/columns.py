@@ -49,6 +49,12 @@ class HeadRow(Struct, array_like=True, gc=False):
         return Head(task_id, context_id, principal, STATES[state], *rest)
 
 
+def head_columns(head: Head) -> tuple[str | int | None, ...]:
+    """The columns that hold a head, in the order of `HeadRow`."""
+    task_id, context_id, principal, state, *rest = msgspec.structs.astuple(head)
+    return task_id, context_id, principal, NUMBERS[state], *rest
+
+
 def orphan(tenant: str, *row: Any) -> Orphan:
     """The row of a task that nobody runs."""
     head = HeadRow(*row).head()
@@ -85,23 +91,3 @@ LONG_EVENTS = 64
 # One that is larger stays in pieces: as a single value it could not be read page by page.
 LARGEST_BYTES = 4 << 20
 DAY_MS = 86_400_000
-
-# How many deliveries are given up in one transaction, so that appends need not wait for all of them.
-PAGE_EXPIRED = 1000
-_OF_STATE = {"pending": "filter_pending", "dead": "filter_given_up", "dropped": "filter_given_up"}
-
-
-def delivery_filters(tenant: str | None, task_id: str | None, state: str | None, after: str) -> list[str]:
-    """The names of the statements that filter a list of deliveries."""
-    names: list[str] = []
-    if tenant is not None:
-        names.append("filter_delivery_tenant")
-    if task_id is not None:
-        names.append("filter_delivery_task")
-    if state is not None and (task_id is not None or state not in _OF_STATE):
-        names.append("filter_delivery_state")
-    elif state is not None:
-        names.append(_OF_STATE[state])
-    if after:
-        names.append("filter_delivery_after")
-    return names

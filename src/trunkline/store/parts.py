@@ -1,4 +1,4 @@
-"""The parts of a store beside its log: heads, nodes, outbox, clock, documents, maintenance.
+"""The parts of a store beside its log and its outbox: heads, nodes, clock, documents, maintenance.
 
 Each class says what a store must do, and does itself what both databases do alike: their statements of one
 name take the same parameters and give the same columns. What differs is in `sqlite/` and `postgres/`; nothing
@@ -7,24 +7,30 @@ here is SQL.
 
 from __future__ import annotations
 
+import asyncio
 import builtins
+import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from typing import Any
 
-from trunkline.log.head import Head
+import msgspec
+from msgspec import Struct
+
+from trunkline.errors import Conflict
+from trunkline.log.compact import Append, compact
+from trunkline.log.encoding import DECODE_ERRORS, decode, encode, placed
+from trunkline.log.events import Compacted, spanned
+from trunkline.log.fold import State
+from trunkline.log.head import Head, head_after
 from trunkline.log.ids import Position
-from trunkline.store.columns import HeadRow, delivery_filters
-from trunkline.store.group_commit import GroupCommit
-from trunkline.store.hints import HintBroadcast
+from trunkline.store.columns import HeadRow, filters, head_columns, head_page
+from trunkline.store.database import Database, Rows
 from trunkline.store.records import (
-    EVERYTHING,
     START,
     AddedDoc,
     Cursor,
-    Delivery,
-    DeliveryRecord,
-    DeliveryResult,
     Doc,
     DocChange,
     DocHint,
@@ -33,88 +39,101 @@ from trunkline.store.records import (
     NodeRecord,
     Orphan,
     Poll,
-    Shares,
     TaskRef,
     TenantDoc,
     Waiting,
     Where,
 )
 
-
-class Database(Protocol):
-    """A database with its named statements, to each of which the tenant is a parameter: None is all of them.
-
-    It is opened and closed as the store on it is.
-    """
-
-    # The version of the schema before it was opened, and after.
-    migrated: tuple[int, int]
-    group_commit: GroupCommit
-
-    @property
-    def sql(self) -> Mapping[str, str]:
-        """The texts of the statements, by their names."""
-        ...
-
-    @property
-    def doc_hints(self) -> HintBroadcast[DocHint]:
-        """The hints of changed documents, for whoever listens."""
-        ...
-
-    def now_ms(self) -> int | None:
-        """What to take for the time; None is the database's own."""
-        ...
-
-    async def rows(self, name: str, tenant: str | None = None, /, **values: Any) -> Sequence[Any]:
-        """The rows that a named statement finds."""
-        ...
-
-    async def rows_of(self, text: str, tenant: str | None = None, /, **values: Any) -> Sequence[Any]:
-        """The rows that a text of statements finds that was put together from several."""
-        ...
-
-    async def write(self, name: str, tenant: str | None = None, /, **values: Any) -> int:
-        """Run a statement that changes rows; gives how many."""
-        ...
-
-    def tell_docs(self, kind: str) -> None:
-        """Tell whoever listens that documents of a kind have changed."""
-        ...
-
-    async def open(self) -> None:
-        """See `Store`."""
-        ...
-
-    async def close(self) -> None:
-        """See `Store`."""
-        ...
+PAGE_TASKS = 100
+# How many events are folded in one transaction, so that appends need not wait for long.
+PAGE_EVENTS = 2000
+# How many tasks are written anew in one transaction, for the same reason.
+PAGE_SHORTENED = 16
+_decode_heads = msgspec.json.Decoder(list[HeadRow]).decode
+_logger = logging.getLogger("trunkline.store")
 
 
-class Heads(ABC):
+class Heads:
     """The folded rows that lists read."""
 
     def __init__(self, database: Database) -> None:
-        self._statements = database
+        self._database = database
 
     async def get(self, tenant: str, task_id: str) -> Head | None:
         """The head of one task; None if there is no such task."""
-        rows = await self._statements.rows("head", tenant, task_id=task_id)
+        rows = await self._database.rows("head", tenant, task_id=task_id)
         return HeadRow(*rows[0]).head() if rows else None
 
-    @abstractmethod
     async def list(self, tenant: str, where: Where, *, size: int, after: Position | None = None) -> HeadPage:
         """A keyset page of heads."""
+        sql, given = self._database.sql, filters(where)
+        text = sql["heads"].replace("/*filters*/", " ".join(sql[f"filter_{name}"] for name in given))
+        if "context_id" in given or "parent" in given:
+            # They have few tasks and a principal may be everybody, and only SQLite has to be told so.
+            text = text.replace("/*by*/", sql.get("by_num", ""))
+        if after is not None:
+            text = text.replace("/*after*/", sql["filter_after"])
+            given |= {"after_at": after.status_at, "after_id": after.task_id}
+        # One more than asked for tells whether there is a next page.
+        ((total, page),) = await self._database.rows_of(text, tenant, **given, limit=size + 1)
+        return head_page(_decode_heads(page), size, total)
 
-    @abstractmethod
     async def rebuild(self, tenant: str | None = None) -> int:
         """Drop the heads and fold them again from the log; gives how many."""
+        count, after = 0, ""
+        while page := [*await self._database.rows("next_tasks", tenant, after=after, limit=PAGE_TASKS)]:
+            after = page[-1][0]
+            while page:
+                seen, written = await self._database.transaction(partial(self._refold, page))
+                page, count = page[seen:], count + written
+        return count
+
+    async def _refold(self, page: Sequence[tuple[str, str]], rows: Rows) -> tuple[int, int]:
+        """How many of these tasks were looked at, not too many at once, and how many have a head now."""
+        held = {task_id for (task_id,) in await rows("hold_heads", task_ids=[task_id for task_id, _ in page])}
+        seen = written = events = 0
+        for task_id, tenant in page:
+            seen += 1
+            try:
+                state, head = _folded(task_id, await log_of(rows, task_id))
+            except DECODE_ERRORS as error:
+                # What is known of it stays: it is all that can still be shown.
+                _logger.error("store.damaged task=%s reason=%s", task_id, error)
+                continue
+            if head is None:
+                await rows("drop_head", task_id=task_id)
+            else:
+                columns = dict(zip(HeadRow.__struct_fields__, head_columns(head), strict=True))
+                await rows("put_head" if task_id in held else "add_head", tenant, **columns)
+            written += head is not None
+            events += state.seq
+            if events > PAGE_EVENTS:
+                break
+        return seen, written
+
+
+async def log_of(rows: Rows, task_id: str) -> builtins.list[Append]:
+    """The whole log of a task, append by append."""
+    found = await rows("read_rows", task_id=task_id)
+    return [Append(last, at, decode(body)) for last, at, body in found]
+
+
+def _folded(task_id: str, appends: Sequence[Append]) -> tuple[State, Head | None]:
+    state = State(task_id)
+    head: Head | None = None
+    for append in appends:
+        for recorded in placed(append.last, append.at, append.events):
+            head = head_after(state, (recorded.event,), recorded.at) or head
+            state.apply(recorded)
+    return state, head
 
 
 class Nodes(ABC):
     """Which processes live, which agents they carry, and the tasks that nobody works on."""
 
     def __init__(self, database: Database) -> None:
-        self._statements = database
+        self._database = database
 
     @abstractmethod
     async def join(self, node: str, agents: Sequence[str]) -> None:
@@ -154,103 +173,42 @@ class Nodes(ABC):
         self, node: str, agents: Sequence[str], limit: int = 100, after: str = ""
     ) -> builtins.list[Orphan]:
         """Submitted and working tasks of these agents that a node claimed last, by id, behind `after`."""
-        found = await self._statements.rows("claimed", node=node, agents=agents, limit=limit, after=after)
+        found = await self._database.rows("claimed", node=node, agents=agents, limit=limit, after=after)
         return [Orphan(*row) for row in found]
 
     async def rested_children(self, limit: int = 100) -> builtins.list[TaskRef]:
         """Tasks that have ended or ask, and whose parked parent was not told: a process died before."""
-        now = self._statements.now_ms()
-        return [TaskRef(*row) for row in await self._statements.rows("rested_children", now=now, limit=limit)]
+        now = self._database.now_ms()
+        return [TaskRef(*row) for row in await self._database.rows("rested_children", now=now, limit=limit)]
 
     async def open_children_of_ended(self, limit: int = 100) -> builtins.list[TaskRef]:
         """Tasks that are not ended although their parent is."""
-        return [TaskRef(*row) for row in await self._statements.rows("open_children_of_ended", limit=limit)]
-
-
-class Outbox(ABC):
-    """Deliveries, written with the event they announce; kept until their task is forgotten."""
-
-    def __init__(self, database: Database) -> None:
-        self._statements = database
-
-    @abstractmethod
-    async def take(
-        self,
-        limit: int,
-        lease_ms: int,
-        *,
-        per_lane: int,
-        busy: Sequence[str] = (),
-        shares: Shares = EVERYTHING,
-    ) -> list[Delivery]:
-        """Lease due deliveries: at most `per_lane` of a lane, none of a busy lane or host.
-
-        Tenants take turns, then the principals of a tenant; of a principal the oldest come first. Of one task
-        and target only the earliest unsettled is ever given.
-        """
-
-    @abstractmethod
-    async def settle(self, settled: Sequence[DeliveryResult]) -> None:
-        """Record how attempts ended, all at once; RETRY makes one due again at its `next_due`."""
-
-    async def expire(self, lane: str, before: int, note: str) -> int:
-        """Give up what a lane, or all of a host, should have had before and nobody is posting: how many."""
-        count = 0
-        while page := await self._expire_page(lane, before, note):
-            count += page
-        return count
-
-    @abstractmethod
-    async def _expire_page(self, lane: str, before: int, note: str) -> int:
-        """Give up the next `PAGE_EXPIRED` of them."""
-
-    async def list(
-        self,
-        *,
-        tenant: str | None = None,
-        task_id: str | None = None,
-        state: str | None = None,
-        limit: int = 100,
-        after: str = "",
-    ) -> list[DeliveryRecord]:
-        """Deliveries by id, newest task first, behind the id `after`."""
-        sql, names = self._statements.sql, delivery_filters(tenant, task_id, state, after)
-        text = sql["deliveries"].replace("/*filters*/", " ".join(sql[name] for name in names))
-        # What is pending is little beside all that was ever sent, and only SQLite has to be told so.
-        text = text.replace("/*by*/", sql.get("by_lane", "") if "filter_pending" in names else "")
-        rows = await self._statements.rows_of(
-            text, tenant, task_id=task_id, state=state, limit=limit, after=after
-        )
-        return [DeliveryRecord(*row) for row in rows]
-
-    async def replay(self, delivery_id: str) -> bool:
-        """Make a settled delivery due now with no attempts behind it; False if there is none such."""
-        return bool(await self._statements.write("replay", id=delivery_id, now=self._statements.now_ms()))
+        return [TaskRef(*row) for row in await self._database.rows("open_children_of_ended", limit=limit)]
 
 
 class Clock:
     """The store's time, so that replicas agree."""
 
     def __init__(self, database: Database) -> None:
-        self._statements = database
+        self._database = database
 
     async def now(self) -> int:
         """Milliseconds since the epoch."""
-        moment = self._statements.now_ms()
+        moment = self._database.now_ms()
         if moment is None:
-            ((moment,),) = await self._statements.rows("now")
+            ((moment,),) = await self._database.rows("now")
         return moment
 
     async def fire_once(self, schedule: str, planned_at: int) -> bool:
         """True for exactly one caller of each schedule and instant."""
-        return bool(await self._statements.write("fire", schedule=schedule, planned_at=planned_at))
+        return bool(await self._database.write("fire", schedule=schedule, planned_at=planned_at))
 
 
 class Docs(ABC):
     """Small documents by tenant and kind, changed by compare-and-set on their revision."""
 
     def __init__(self, database: Database) -> None:
-        self._statements = database
+        self._database = database
 
     async def put(
         self,
@@ -269,35 +227,36 @@ class Docs(ABC):
         Raises:
             Conflict: the document stands at another revision, or the one beside it is there.
         """
-        rev = await self._put(tenant, AddedDoc(kind, doc_id, body), expected_rev, beside)
-        for one in (kind, *([beside.kind] if beside else [])):
-            self._statements.tell_docs(one)
+        written = [(AddedDoc(kind, doc_id, body), expected_rev)]
+        if beside is None:
+            rev = await _put(self._database.write, tenant, written)
+        else:
+            written.append((beside, 0))
+            rev = await self._database.transaction(partial(_put, tenant=tenant, written=written), tenant)
+        for doc, _ in written:
+            self._database.tell_docs(doc.kind)
         return rev
-
-    @abstractmethod
-    async def _put(self, tenant: str, doc: AddedDoc, expected_rev: int, beside: AddedDoc | None) -> int:
-        """Write one document or both, in one transaction, and tell nobody."""
 
     async def get(self, tenant: str, kind: str, doc_id: str) -> Doc | None:
         """One document; None if there is no such document."""
-        rows = await self._statements.rows("get_doc", tenant, kind=kind, id=doc_id)
+        rows = await self._database.rows("get_doc", tenant, kind=kind, id=doc_id)
         return Doc(*rows[0]) if rows else None
 
     async def list(self, tenant: str, kind: str, after: str = "", limit: int = 1000) -> list[Doc]:
         """A page of the documents of a kind, by id, behind the id `after`."""
-        rows = await self._statements.rows("list_docs", tenant, kind=kind, after=after, limit=limit)
+        rows = await self._database.rows("list_docs", tenant, kind=kind, after=after, limit=limit)
         return [Doc(*row) for row in rows]
 
     async def kinds(self, tenant: str) -> builtins.list[str]:
         """The kinds of documents that a tenant has, in no order."""
-        return [kind for (kind,) in await self._statements.rows("doc_kinds", tenant)]
+        return [kind for (kind,) in await self._database.rows("doc_kinds", tenant)]
 
     async def list_all(
         self, kind: str, after: tuple[str, str] = ("", ""), limit: int = 1000
     ) -> builtins.list[TenantDoc]:
         """A page of the documents of a kind over all tenants, behind (tenant, id): for operators."""
         of, doc_id = after
-        rows = await self._statements.rows("every_doc", kind=kind, after=of, after_id=doc_id, limit=limit)
+        rows = await self._database.rows("every_doc", kind=kind, after=of, after_id=doc_id, limit=limit)
         return [TenantDoc(*row) for row in rows]
 
     @abstractmethod
@@ -312,21 +271,34 @@ class Docs(ABC):
 
     def hints(self) -> AsyncIterator[DocHint | Poll]:
         """Which kinds have changed, here or elsewhere; some hints may be lost, none is false."""
-        return self._statements.doc_hints.listen()
+        return self._database.doc_hints.listen()
 
     async def delete(self, tenant: str, kind: str, doc_id: str) -> bool:
         """Remove a document; whether there was one."""
-        now = self._statements.now_ms()
-        gone = await self._statements.write("delete_doc", tenant, kind=kind, id=doc_id, now=now)
-        self._statements.tell_docs(kind)
+        now = self._database.now_ms()
+        gone = await self._database.write("delete_doc", tenant, kind=kind, id=doc_id, now=now)
+        self._database.tell_docs(kind)
         return bool(gone)
+
+
+async def _put(rows: Rows, tenant: str, written: Sequence[tuple[AddedDoc, int]]) -> int:
+    """Write documents over these revisions, of which 0 is none; gives the new one of the first."""
+    revs: list[int] = []
+    for doc, rev in written:
+        key = {"kind": doc.kind, "id": doc.id}
+        found = await rows("put_doc" if rev else "add_doc", tenant, **key, body=doc.body, rev=rev)
+        if not found:
+            there = await rows("get_doc", tenant, **key)
+            raise Conflict(there[0][1] if there else 0)
+        revs.append(found[0][0])
+    return revs[0]
 
 
 class Maintenance(ABC):
     """Work over all tasks: what retention, checks and exports need."""
 
     def __init__(self, database: Database) -> None:
-        self._statements = database
+        self._database = database
 
     @abstractmethod
     async def prune(self, before: int, agents: Sequence[str] | None = None, tenant: str | None = None) -> int:
@@ -346,10 +318,65 @@ class Maintenance(ABC):
 
     async def tasks(self, cursor: Cursor, limit: int = 500) -> tuple[list[TaskRef], Cursor]:
         """Tasks from a cursor (`START` first) by their ids, which sort by age; empty at the end."""
-        rows = await self._statements.rows("every_task", after=cursor, limit=limit)
+        rows = await self._database.rows("every_task", after=cursor, limit=limit)
         found = [TaskRef(tenant, task_id) for tenant, task_id in rows]
         return found, found[-1].task_id if found else cursor
 
     @abstractmethod
     async def faults(self) -> list[Fault]:
         """What is wrong with the storage itself, and with rows that belong to no log."""
+
+    async def _shorten(self, task_ids: Sequence[str]) -> int:
+        """Merge the pieces of these tasks; gives how many have shrunk."""
+        count = 0
+        for start in range(0, len(task_ids), PAGE_SHORTENED):
+            if shorter := await self._shorter(task_ids[start : start + PAGE_SHORTENED]):
+                count += await self._database.transaction(partial(_rewrite, shorter))
+        return count
+
+    async def _shorter(self, task_ids: Sequence[str]) -> builtins.list[_Shorter]:
+        """Those of these tasks that get shorter, by their ids: the order in which all writers take locks."""
+        found: list[_Shorter] = []
+        for task_id in sorted(task_ids):
+            rows = await self._database.rows("read_rows", task_id=task_id)
+            # Merging a long log takes time that callers need not wait for.
+            if kept := await asyncio.to_thread(_merged, task_id, rows):
+                found.append(_Shorter(task_id, [last for last, _, _ in rows], kept))
+        return found
+
+
+class _Shorter(Struct, gc=False):
+    """A task with its pieces merged: the seqs of the rows that were read, and what stays of them."""
+
+    task_id: str
+    lasts: list[int]
+    kept: list[Append]
+
+
+def _merged(task_id: str, rows: Sequence[Any]) -> list[Append] | None:
+    try:
+        return compact(task_id, [Append(last, at, decode(body)) for last, at, body in rows])
+    except DECODE_ERRORS as error:
+        # One that is damaged must not keep the others long; `trunkline store check` names it too.
+        _logger.error("store.damaged task=%s reason=%s: %s", task_id, type(error).__name__, error)
+        return None
+
+
+async def _rewrite(tasks: Sequence[_Shorter], rows: Rows) -> int:
+    """Put shorter logs in the place of long ones; gives how many."""
+    count = 0
+    for task in tasks:
+        task_id = task.task_id
+        held = await rows("hold_head", task_id=task_id)
+        if not held or [last for (last,) in await rows("lasts", task_id=task_id)] != task.lasts:
+            # Pruned, compacted or grown since it was read.
+            continue
+        kept = {append.last for append in task.kept}
+        await rows("drop_rows", task_id=task_id, lasts=[last for last in task.lasts if last not in kept])
+        for append in task.kept:
+            if any(type(event) is Compacted for event in append.events):
+                # A row keeps its place in the whole log, so that a tail finds it where its last event was.
+                first, body = append.last - spanned(append.events) + 1, encode(append.events)
+                await rows("put_row", task_id=task_id, first=first, last=append.last, body=body)
+        count += 1
+    return count

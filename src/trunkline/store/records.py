@@ -85,6 +85,11 @@ class DeliveryResult(Struct, frozen=True, gc=False):
     untried: bool = False
 
 
+def host_of(lane: str) -> str:
+    """The host that a lane leads to."""
+    return lane.partition(" ")[0]
+
+
 class DeliveryRecord(Struct, frozen=True, gc=False):
     """A delivery as operators see it. `state` is pending, done, dead or dropped; `at` its last attempt."""
 
@@ -104,7 +109,7 @@ class DeliveryRecord(Struct, frozen=True, gc=False):
     @property
     def host(self) -> str:
         """The host that the delivery goes to."""
-        return self.lane.partition(" ")[0]
+        return host_of(self.lane)
 
 
 class Hint(Struct, frozen=True, gc=False):

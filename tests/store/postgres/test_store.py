@@ -218,24 +218,24 @@ def test_sessions_are_few_and_named(run, worker_id, postgres_database, opened, m
 
 
 def test_a_target_that_comes_while_its_task_is_dropped_leaves_nothing(run, postgres_url, opened, monkeypatch):
-    drop = maintenance._drop
-
-    async def late(connection, **more):
-        gone = await drop(connection, **more)
-        # As the append of somebody does who saw the task before, and commits only now.
-        await connection.execute(
-            "INSERT INTO events (task_id, first, last, at, mark, tenant, body) "
-            "VALUES ('t-a', 2, 2, 1, 1, 'a', '[]'), ('t-b', 1, 1, 1, 1, 'b', '[]')"
-        )
-        await connection.execute(
-            "INSERT INTO outbox (tenant, task_id, target, seq, id, due) VALUES ('a', 't-a', 'hook', 2, 'late', 1)"
-        )
-        return gone
-
-    monkeypatch.setattr(maintenance, "_drop", late)
-
     async def case():
         async with opened(postgres_url) as store:
+            drop = store.database.transaction
+
+            async def late(call):
+                gone = await drop(call)
+                # As the append of somebody does who saw the task before, and commits only now.
+                await store.database.change(
+                    lambda connection: connection.execute(
+                        "INSERT INTO events (task_id, first, last, at, mark, tenant, body) "
+                        "VALUES ('t-a', 2, 2, 1, 1, 'a', '[]'), ('t-b', 1, 1, 1, 1, 'b', '[]'); "
+                        "INSERT INTO outbox (tenant, task_id, target, seq, id, due) "
+                        "VALUES ('a', 't-a', 'hook', 2, 'late', 1)"
+                    )
+                )
+                return gone
+
+            monkeypatch.setattr(store.database, "transaction", late)
             for tenant in ("a", "b"):
                 head = Head(f"t-{tenant}", "c", "ann", TaskState.COMPLETED, 1, 1, "n")
                 first = [Submitted(Message("m"), "c", "ann", "n")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from tests.store.conftest import change, look
 from trunkline.errors import Conflict
 from trunkline.log import events as ev
 from trunkline.log.fold import fold
+from trunkline.store import parts
 from trunkline.store.sqlite import maintenance
 from trunkline.store.sqlite.store import SqliteStore
 from trunkline.wire.types import TaskState
@@ -163,7 +165,7 @@ def test_what_a_newer_version_wrote_stays(run, store):
 
 def test_many_tasks_over_several_pages(run, store, monkeypatch):
     monkeypatch.setattr(maintenance, "PAGE_ROWS", 7)
-    monkeypatch.setattr(maintenance, "PAGE_EVENTS", 50)
+    monkeypatch.setattr(parts, "PAGE_SHORTENED", 2)
 
     async def case():
         await asyncio.gather(*(streamed(store, f"t{number}") for number in range(12)))
@@ -176,7 +178,10 @@ def test_a_crash_before_the_mark_costs_a_second_look_only(run, store):
     async def case():
         await streamed(store, "t1")
         assert await store.maintenance.compact(LATER) == 1
-        await change(store, lambda connection: maintenance._put_mark(connection, value=0))
+        await change(
+            store,
+            lambda connection: connection.execute("UPDATE marks SET value = 0 WHERE name = 'compacted'"),
+        )
         return await store.maintenance.compact(LATER), await rows(store)
 
     assert run(case()) == (0, 3)
@@ -204,13 +209,11 @@ def test_a_task_that_moved_meanwhile_is_left_alone(run, store):
     async def case():
         await streamed(store, "grown")
         await streamed(store, "pruned")
-        seen, found = await look(
-            store, lambda connection: maintenance._shorten(connection, tasks=[(1, "grown"), (2, "pruned")])
-        )
-        assert (seen, len(found)) == (2, 2)
+        found = await store.maintenance._shorter(["pruned", "grown"])
+        assert [task.task_id for task in found] == ["grown", "pruned"]
         await store.log.append(A, "grown", 44, [delta("late")], at=LATER)
         await store.maintenance.prune(LATER)
-        count = await change(store, lambda connection: maintenance._rewrite(connection, tasks=found))
+        count = await store.database.transaction(partial(parts._rewrite, found))
         return count, await rows(store)
 
     assert run(case()) == (0, 0)

@@ -392,7 +392,7 @@ def test_a_close_that_takes_too_long_says_so(run, make, monkeypatch):
         await store.open()
         gate, held = hold(store)
         await asyncio.sleep(0)
-        monkeypatch.setattr("trunkline.store.sqlite.database._PATIENCE", 0.01)
+        monkeypatch.setattr("trunkline.store.database.PATIENCE", 0.01)
         with pytest.raises(StoreError, match="did not finish"):
             await store.close()
         gate.set()
@@ -404,7 +404,7 @@ def test_a_close_that_takes_too_long_says_so(run, make, monkeypatch):
 
 
 def test_an_open_that_takes_too_long_says_so(run, make, monkeypatch):
-    monkeypatch.setattr("trunkline.store.sqlite.database._PATIENCE", 0.01)
+    monkeypatch.setattr("trunkline.store.sqlite.database.PATIENCE", 0.01)
     gate = threading.Event()
 
     async def case():
@@ -420,3 +420,12 @@ def test_an_open_that_takes_too_long_says_so(run, make, monkeypatch):
         store.database._lock.release()
 
     run(case())
+
+
+def test_a_transaction_waits_for_nothing_else(run, store):
+    async def case():
+        with pytest.raises(StoreError, match="waited for something else"):
+            await store.database.transaction(lambda rows: asyncio.sleep(0))
+        return await store.docs.put("a", "kind", "id", b"", 0)
+
+    assert run(case()) == 1

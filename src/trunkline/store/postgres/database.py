@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from trunkline.errors import Misuse, StoreError
-from trunkline.store.group_commit import Entry, GroupCommit
-from trunkline.store.hints import DOC_POLL_EVERY, HintBroadcast
+from trunkline.errors import StoreError
+from trunkline.store.database import Database, Rows, check_readable, check_version
+from trunkline.store.group_commit import Entry
 from trunkline.store.postgres.address import (
     DATABASE_ERRORS,
     EVERY_TENANT,
@@ -35,7 +35,6 @@ from trunkline.store.postgres.sessions import (
     fetch_text,
     hang_up,
 )
-from trunkline.store.records import DocHint, Hint
 from trunkline.store.statements import Migration, migrations
 
 if TYPE_CHECKING:
@@ -50,12 +49,12 @@ T = TypeVar("T")
 POSTGRES: tuple[Migration, ...] = migrations("postgres")
 _OLDEST_SERVER = 14
 _OPEN_SECONDS = 10.0
-_PATIENCE = 60.0
-_NEW, _OPEN, _CLOSED = "the store is not open", "", "the store is closed"
 
 
-class PostgresDatabase:
+class PostgresDatabase(Database):
     """The sessions of one replica: the writer, four for reads and small changes, hints, and liveness."""
+
+    sql = TEXTS
 
     def __init__(
         self,
@@ -65,18 +64,13 @@ class PostgresDatabase:
         read_only: bool = False,
     ) -> None:
         self._address = DatabaseAddress(url)
+        super().__init__(self._address.name, self._submit, read_only=read_only)
         # Whoever only reads neither makes the schema nor moves it on below a server that runs.
         self._prepare = verify if read_only else migrate
         self._clock = now_ms
-        self._refusal = _NEW
-        # The schema's version before and after it was opened.
-        self.migrated = (0, 0)
-        self.hints = HintBroadcast[Hint]()
-        self.doc_hints = HintBroadcast[DocHint](DOC_POLL_EVERY)
-        self.group_commit = GroupCommit(self._submit, self.hints)
         self._writer = KeptSession(self._address, "writer")
         self._snapshot = Snapshot(self._address) if read_only else None
-        self._pool = self._snapshot or Pool(self._address)
+        self._pool = Pool(self._address)
         self._replicas = PostgresHints(self._address, self.hints, self.doc_hints)
         self.liveness = Liveness(self._address)
         self._appends = PostgresAppends(self._address, self._writer, self.now_ms)
@@ -89,11 +83,7 @@ class PostgresDatabase:
 
     # Life
 
-    async def open(self) -> None:
-        """See `Store`."""
-        if self._refusal is not _NEW:
-            raise Misuse("a store is opened once; make another one")
-        self._refusal = _CLOSED
+    async def _open(self) -> None:
         snapshot = self._snapshot
         limit_s = STATEMENT_SECONDS if snapshot is None else SNAPSHOT_SECONDS
         role = "writer" if snapshot is None else "snapshot"
@@ -106,10 +96,9 @@ class PostgresDatabase:
             await hang_up(connection)
             if isinstance(error, StoreError):
                 raise
-            raise StoreError(f"{self._address.name} cannot be opened: {self._address.told(error)}") from None
+            raise StoreError(f"{self.name} cannot be opened: {self._address.told(error)}") from None
         if snapshot is None:
             await self._start(connection)
-        self._refusal = _OPEN
 
     async def _start(self, connection: Connection) -> None:
         self._writer.begin(connection)
@@ -118,29 +107,15 @@ class PostgresDatabase:
         self._writing = asyncio.create_task(self._write())
         self.group_commit.start()
 
-    async def close(self) -> None:
-        """See `Store`."""
-        if self._refusal is not _OPEN:
-            return
-        self._refusal = _CLOSED
+    async def _close(self) -> None:
         if self._snapshot is not None:
-            await self._snapshot.close()
-            self.hints.end()
-            self.doc_hints.end()
-            return
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                await self.group_commit.stop()
-                await self._end_writing()
-                await self.liveness.close()
-                await self._replicas.stop()
-                await self._pool.close()
-                await self._writer.close()
-        except TimeoutError:
-            raise StoreError(f"{self._address.name} did not finish within {_PATIENCE:.0f} s") from None
-        finally:
-            self.hints.end()
-            self.doc_hints.end()
+            return await self._snapshot.close()
+        await self.group_commit.stop()
+        await self._end_writing()
+        await self.liveness.close()
+        await self._replicas.stop()
+        await self._pool.close()
+        await self._writer.close()
 
     async def _end_writing(self) -> None:
         if self._writing is not None:
@@ -172,40 +147,42 @@ class PostgresDatabase:
     def read(self, tenant: str, call: Callable[[Connection], Awaitable[T]]) -> Awaitable[T]:
         """Run a call that only reads, as this tenant."""
         self.check()
-        return self._pool.read(tenant, call)
+        return (self._snapshot or self._pool).read(tenant, call)
 
     def change(self, call: Callable[[Connection], Awaitable[T]], tenant: str = EVERY_TENANT) -> Awaitable[T]:
         """Run a call that writes, as this tenant."""
-        self.check()
+        self.check_writable()
         return self._pool.change(call, tenant)
 
     # What the parts of every store ask, by the names of statements
-
-    sql = TEXTS
-
-    async def rows(self, name: str, tenant: str | None = None, /, **values: Any) -> list[Record]:
-        """See `Database`."""
-        return await self.rows_of(TEXTS[name], tenant, **values)
 
     async def rows_of(self, text: str, tenant: str | None = None, /, **values: Any) -> list[Record]:
         """See `Database`."""
         call = partial(fetch_text, text=text, tenant=tenant, **values)
         return await self.read(EVERY_TENANT if tenant is None else tenant, call)
 
-    async def write(self, name: str, tenant: str | None = None, /, **values: Any) -> int:
-        """See `Database`; the statement gives a row for each that it changes."""
+    async def write(self, name: str, tenant: str | None = None, /, **values: Any) -> list[Record]:
+        """See `Database`."""
         call = partial(fetch, name=name, tenant=tenant, **values)
-        return len(await self.change(call, EVERY_TENANT if tenant is None else tenant))
+        return await self.change(call, EVERY_TENANT if tenant is None else tenant)
+
+    async def transaction(self, call: Callable[[Rows], Awaitable[T]], tenant: str | None = None) -> T:
+        """See `Database`; it goes by the indexes, also where it was planned when there was nothing yet."""
+
+        async def run(connection: Connection) -> T:
+            async def rows(name: str, tenant: str | None = None, /, **values: Any) -> list[Record]:
+                return await fetch(connection, name, tenant=tenant, **values)
+
+            async with connection.transaction():
+                await connection.execute(TEXTS["along_indexes"])
+                return await call(rows)
+
+        return await self.change(run, EVERY_TENANT if tenant is None else tenant)
 
     def tell_docs(self, kind: str) -> None:
         """Tell who listens, here and at the other replicas, that documents of a kind have changed."""
-        self.doc_hints.tell([DocHint(kind)])
+        super().tell_docs(kind)
         self._replicas.tell([("", kind, 0)])
-
-    def check(self) -> None:
-        """Refuse what comes before `open` or after `close`."""
-        if self._refusal:
-            raise StoreError(self._refusal)
 
 
 async def migrate(
@@ -254,11 +231,7 @@ async def verify(
             f"schema {address.schema} of {address.name} holds no store: "
             "serve an agent on it first, or name another with ?schema="
         )
-    if version < newest:
-        raise StoreError(
-            f"{address.name} has schema {version} and this trunkline reads {newest}: "
-            "run trunkline store migrate"
-        )
+    check_readable(address.name, version, newest)
     return version, newest
 
 
@@ -276,11 +249,7 @@ async def _version(connection: Connection, address: DatabaseAddress, newest: int
             )
         return 0
     version = await connection.fetchval("SELECT max(number) FROM version") or 0
-    if version > newest:
-        raise StoreError(
-            f"{address.name} was written by a newer trunkline (schema {version}, this one knows {newest}); "
-            "upgrade trunkline or choose another --store"
-        )
+    check_version(address.name, version, newest)
     return version
 
 

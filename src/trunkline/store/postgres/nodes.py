@@ -62,25 +62,25 @@ class PostgresNodes(Nodes):
 
     def __init__(self, database: PostgresDatabase, ttl_s: float) -> None:
         super().__init__(database)
-        self._database = database
+        self._liveness = database.liveness
         self._ttl_ms = round(ttl_s * 1000)
         self._searched = -SEARCH_SECONDS
 
     async def join(self, node: str, agents: Sequence[str]) -> None:
         """See `Nodes`."""
         self._database.check()
-        await self._database.liveness.join(node, agents)
+        await self._liveness.join(node, agents)
 
     async def beat(self, node: str) -> None:
         """See `Nodes`."""
         self._database.check()
-        await self._database.liveness.beat(node)
+        await self._liveness.beat(node)
 
     async def leave(self, node: str) -> None:
         """See `Nodes`."""
         self._database.check()
-        if self._database.liveness.holds(node):
-            await self._database.liveness.leave(node)
+        if self._liveness.holds(node):
+            await self._liveness.leave(node)
         else:
             await self._database.write("leave", nodes=[node])
 
@@ -147,7 +147,7 @@ class PostgresNodes(Nodes):
         rows = await self._database.rows("nodes")
         found = [NodeSigns(*row) for row in rows]
         # Asked only now: whoever sees its own lock free, or took it anew, was cut before it looked.
-        liveness = self._database.liveness
+        liveness = self._liveness
         cut = any(liveness.holds(signs.node) and not signs.locked for signs in found)
         calm = not cut and not liveness.lost_lately()
         return {signs.node: (lives(signs, ttl_ms=self._ttl_ms, calm=calm), signs) for signs in found}

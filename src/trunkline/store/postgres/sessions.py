@@ -179,11 +179,6 @@ class Snapshot:
             except (*DATABASE_ERRORS, ValueError) as error:
                 raise StoreError(f"the store could not do it: {self._address.told(error)}") from error
 
-    async def change(self, call: Callable[[Connection], Awaitable[T]], tenant: str = EVERY_TENANT) -> T:
-        """Refuse to change anything."""
-        del call, tenant
-        raise StoreError(f"{self._address.name} was opened to be read only")
-
     async def close(self) -> None:
         """End the session."""
         if self._session is not None:

@@ -17,10 +17,8 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
-from trunkline.errors import Misuse, StoreError, StoreInUse
-from trunkline.store.group_commit import GroupCommit
-from trunkline.store.hints import DOC_POLL_EVERY, HintBroadcast
-from trunkline.store.records import DocHint, Hint
+from trunkline.errors import StoreError, StoreInUse
+from trunkline.store.database import PATIENCE, Database, Rows, check_readable, check_version
 from trunkline.store.sqlite.append_plan import AppendPlan
 from trunkline.store.sqlite.writer import MemoryWriter, SqliteTransactions, WriterThread
 from trunkline.store.statements import Migration, json_text, migrations, statements
@@ -29,11 +27,9 @@ T = TypeVar("T")
 
 # RETURNING came with this one.
 _OLDEST_SQLITE = (3, 35, 0)
-_PATIENCE = 60.0
 _BUSY_SECONDS = 5.0
 _READERS = 2
 _KEPT_STATEMENTS = 256
-_NEW, _OPEN, _CLOSED = "the store is not open", "", "the store is closed"
 _SQL = statements("sqlite")
 # "TRNK" in the file's header, so that we never write into somebody else's database.
 APPLICATION_ID = 0x54524E4B
@@ -41,92 +37,66 @@ SQLITE: tuple[Migration, ...] = migrations("sqlite")
 _logger = logging.getLogger("trunkline.store")
 
 
-class SqliteDatabase:
+class SqliteDatabase(Database):
     """The connections to one file, or to memory when there is no path: one that writes, two that read."""
+
+    sql = _SQL
 
     def __init__(self, path: str | None, *, now_ms: Callable[[], int], read_only: bool = False) -> None:
         # The real path, so that two names of one file share one lock.
         self._path = "" if path is None else os.path.realpath(path)
-        self._name = self._path or "the in-memory store"
-        self.now_ms = now_ms
-        self._read_only = read_only
-        self._refusal = _NEW
-        # The schema's version before and after it was opened.
-        self.migrated = (0, 0)
+        self._now = now_ms
         self._lock = FileLock(self._path)
         # The files that were opened, by path: device and inode.
         self._opened: dict[str, tuple[int, int]] = {}
-        self.hints = HintBroadcast[Hint]()
-        self.doc_hints = HintBroadcast[DocHint](DOC_POLL_EVERY)
         self.plan = AppendPlan(now_ms)
         self._transactions = SqliteTransactions(self._connect, self.plan)
         self._writer = (WriterThread if self._path else MemoryWriter)(self._transactions)
-        self.group_commit = GroupCommit(self._writer.submit, self.hints)
         self._readers = Readers(self._connect_snapshot, 1) if read_only else Readers(self._connect_reader)
+        super().__init__(self._path or "the in-memory store", self._writer.submit, read_only=read_only)
+
+    def now_ms(self) -> int:
+        """What to take for the time."""
+        return self._now()
 
     # Life
 
-    async def open(self) -> None:
-        """See `Store`."""
-        if self._refusal is not _NEW:
-            raise Misuse("a store is opened once; make another one")
+    async def _open(self) -> None:
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
             raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old; 3.35 or newer is needed")
         if self._read_only:
-            await self._open_to_read()
+            self._find_file()
+            await self._readers.read(partial(verify, name=self.name))
             return
         try:
             if self._path:
                 self._claim_file()
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(PATIENCE):
                 await self._writer.start(self.group_commit.done)
         except TimeoutError:
             # The thread may still get there, so the lock stays with this process.
-            self._refusal = _CLOSED
-            raise StoreError(f"{self._name} did not open within {_PATIENCE:.0f} s") from None
+            raise StoreError(f"{self.name} did not open within {PATIENCE:.0f} s") from None
         except (sqlite3.Error, OSError, StoreError) as error:
-            self._refusal = _CLOSED
             self._lock.release()
             if isinstance(error, StoreError):
                 raise
-            raise StoreError(f"{self._name} cannot be opened: {error}") from error
+            raise StoreError(f"{self.name} cannot be opened: {error}") from error
         self.group_commit.start()
-        self._refusal = _OPEN
-        await self.change(_forget_processes)
+        await self._writer.change(_forget_processes)
 
-    async def _open_to_read(self) -> None:
-        self._refusal = _CLOSED
-        self._find_file()
-        await self._readers.read(partial(verify, name=self._name))
-        self._refusal = _OPEN
-
-    async def close(self) -> None:
-        """See `Store`."""
-        if self._refusal is not _OPEN:
-            return
-        self._refusal = _CLOSED
-        if self._read_only:
-            await asyncio.to_thread(self._readers.close)
-            self.hints.end()
-            self.doc_hints.end()
-            return
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                await self.group_commit.stop()
-                # The writer's connection goes last: it then folds the WAL back into the file.
-                await asyncio.to_thread(self._readers.close)
-                await self._writer.stop()
+    async def _close(self) -> None:
+        if not self._read_only:
+            await self.group_commit.stop()
+        # The writer's connection goes last: it then folds the WAL back into the file.
+        await asyncio.to_thread(self._readers.close)
+        if not self._read_only:
+            await self._writer.stop()
             self._writer.join()
-        except TimeoutError:
-            raise StoreError(f"{self._name} did not finish writing within {_PATIENCE:.0f} s") from None
-        finally:
-            self.hints.end()
-            self.doc_hints.end()
-        self._lock.release()
+            self._lock.release()
 
     def _find_file(self) -> None:
         if not os.path.isfile(self._path):
-            raise StoreError(f"{self._name} cannot be opened: there is no such file")
+            raise StoreError(f"{self.name} cannot be opened: there is no such file")
 
     def _claim_file(self) -> None:
         folder = os.path.dirname(self._path)
@@ -167,7 +137,7 @@ class SqliteDatabase:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA cache_size = -2048")
             connection.execute("PRAGMA journal_size_limit = 67108864")
-            before, after = migrate(connection, self._name)
+            before, after = migrate(connection, self.name)
             # Opened anew after an error it may have another WAL, and nothing is left to migrate.
             self._opened.pop(f"{self._path}-wal", None)
             if after != self.migrated[1]:
@@ -197,37 +167,47 @@ class SqliteDatabase:
 
     # What the parts of every store ask, by the names of statements
 
-    sql = _SQL
-
-    async def rows(self, name: str, tenant: str | None = None, /, **values: Any) -> list[Any]:
-        """See `Database`."""
-        return await self.rows_of(_SQL[name], tenant, **values)
-
     async def rows_of(self, text: str, tenant: str | None = None, /, **values: Any) -> list[Any]:
         """See `Database`."""
         given = _parameters(tenant, values)
         return await self.read(lambda connection: connection.execute(text, given).fetchall())
 
-    async def write(self, name: str, tenant: str | None = None, /, **values: Any) -> int:
+    async def write(self, name: str, tenant: str | None = None, /, **values: Any) -> list[Any]:
         """See `Database`."""
         given = _parameters(tenant, values)
-        return await self.change(lambda connection: connection.execute(_SQL[name], given).rowcount)
+        return await self.change(lambda connection: connection.execute(_SQL[name], given).fetchall())
 
-    def tell_docs(self, kind: str) -> None:
+    async def transaction(self, call: Callable[[Rows], Awaitable[T]], tenant: str | None = None) -> T:
         """See `Database`."""
-        self.doc_hints.tell([DocHint(kind)])
+        return await self.change(partial(_all_or_none, call))
 
     def change(self, call: Callable[[sqlite3.Connection], T], /) -> Awaitable[T]:
         """Run a call with the writer's connection, inside a transaction."""
-        if self._refusal or self._read_only:
-            raise StoreError(self._refusal or f"{self._name} was opened to be read only")
+        self.check_writable()
         return self._writer.change(call)
 
     def read(self, call: Callable[[sqlite3.Connection], T], /) -> Awaitable[T]:
         """Run a call that only reads."""
-        if self._refusal:
-            raise StoreError(self._refusal)
+        self.check()
         return self._readers.read(call) if self._path else self._writer.read(call)
+
+
+def _all_or_none(call: Callable[[Rows], Awaitable[T]], connection: sqlite3.Connection) -> T:
+    """Run what is written for both databases, to its end: with this one, nothing in it ever waits."""
+
+    async def rows(name: str, tenant: str | None = None, /, **values: Any) -> list[Any]:
+        return connection.execute(_SQL[name], _parameters(tenant, values)).fetchall()
+
+    # Others share the transaction; the end of it lets all savepoints go.
+    connection.execute("SAVEPOINT call")
+    try:
+        call(rows).__await__().send(None)
+    except StopIteration as end:
+        return end.value
+    except StoreError:
+        connection.execute("ROLLBACK TO call")
+        raise
+    raise RuntimeError("a transaction waited for something else than its statements")
 
 
 class Readers:
@@ -365,20 +345,12 @@ def verify(connection: sqlite3.Connection, name: str, steps: Sequence[Migration]
         StoreError: it cannot; the message names the way out.
     """
     newest = steps[-1].version
-    version = _known(connection, name, newest)
-    if version < newest:
-        raise StoreError(
-            f"{name} has schema {version} and this trunkline reads {newest}: run trunkline store migrate"
-        )
+    check_readable(name, _known(connection, name, newest), newest)
 
 
 def _known(connection: sqlite3.Connection, name: str, newest: int) -> int:
     version = _number(connection, "PRAGMA user_version")
-    if version > newest:
-        raise StoreError(
-            f"{name} was written by a newer trunkline (schema {version}, this one knows {newest}); "
-            "upgrade trunkline or choose another --store"
-        )
+    check_version(name, version, newest)
     tables = _number(connection, "SELECT count(*) FROM sqlite_master")
     if tables and _number(connection, "PRAGMA application_id") != APPLICATION_ID:
         raise StoreError(f"{name} is a database of another program; choose another --store")

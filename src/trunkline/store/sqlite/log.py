@@ -1,4 +1,4 @@
-"""`Log` and `Heads` in a SQLite file: what they ask of a connection, and what they make of the rows."""
+"""`Log` in a SQLite file: what it asks of a connection, and what it makes of the rows."""
 
 from __future__ import annotations
 
@@ -13,20 +13,14 @@ from msgspec import Struct
 from trunkline.errors import StoreError
 from trunkline.log.encoding import DECODE_ERRORS, decode, placed
 from trunkline.log.events import Known, Recorded, Unread
-from trunkline.log.fold import State
-from trunkline.log.head import Head, head_after
-from trunkline.log.ids import Position
-from trunkline.store.columns import HeadRow, filters, head_page
+from trunkline.store.database import Rows
 from trunkline.store.parts import Heads
-from trunkline.store.records import START, Cursor, HeadPage, Hint, Poll, TailRecord, Where
-from trunkline.store.sqlite.append_plan import NO_HEAD, listed
+from trunkline.store.records import START, Cursor, Hint, Poll, TailRecord
 from trunkline.store.sqlite.database import SqliteDatabase
 from trunkline.store.sqlite.recent import RecentAppends
-from trunkline.store.statements import json_text, statements
+from trunkline.store.statements import statements
 
 _logger = logging.getLogger("trunkline.store")
-PAGE_TASKS = 100
-PAGE_EVENTS = 2000
 
 _SQL = statements("sqlite")
 
@@ -56,7 +50,6 @@ class _Foreign(_AppendRow, gc=False):
 
 _decode_appends = msgspec.json.Decoder(list[_AppendRow]).decode
 _decode_foreign = msgspec.json.Decoder(list[_Foreign]).decode
-_decode_heads = msgspec.json.Decoder(list[HeadRow]).decode
 
 
 class SqliteLog:
@@ -94,7 +87,7 @@ class SqliteLog:
 
     async def end(self) -> Cursor:
         """See `Log`."""
-        (last,) = await self._database.read(lambda connection: connection.execute(_SQL["end"]).fetchone())
+        ((last,),) = await self._database.rows("end")
         return START if last is None else str(last)
 
 
@@ -103,56 +96,12 @@ class SqliteHeads(Heads):
 
     def __init__(self, database: SqliteDatabase) -> None:
         super().__init__(database)
-        self._database = database
+        self._plan = database.plan
 
-    async def list(self, tenant: str, where: Where, *, size: int, after: Position | None = None) -> HeadPage:
-        """See `Heads`."""
-        wanted = filters(where)
-        statement = _SQL["heads"].replace("/*filters*/", " ".join(_SQL[f"filter_{name}"] for name in wanted))
-        if "context_id" in wanted or "parent" in wanted:
-            statement = statement.replace("/*by*/", _SQL["by_num"])
-        if where.agents is not None:
-            wanted["agents"] = json_text(where.agents)
-        # One more than asked for tells whether there is a next page.
-        values = {**wanted, "tenant": tenant, "limit": size + 1}
-        if after is not None:
-            statement = statement.replace("/*after*/", _SQL["filter_after"])
-            values["after_at"], values["after_id"] = after.status_at, after.task_id
-        total, page = await self._database.read(
-            lambda connection: connection.execute(statement, values).fetchone()
-        )
-        return head_page(_decode_heads(page), size, total)
-
-    async def rebuild(self, tenant: str | None = None) -> int:
-        """See `Heads`."""
-        after, count = 0, 0
-        while True:
-            last, written = await self._database.change(partial(self._refold, tenant=tenant, after=after))
-            if last == after:
-                return count
-            after = last
-            count += written
-
-    def _refold(self, connection: sqlite3.Connection, *, tenant: str | None, after: int) -> tuple[int, int]:
-        values = {"after": after, "tenant": tenant, "limit": PAGE_TASKS}
-        written = events = 0
-        for num, of_tenant, task_id in connection.execute(_SQL["next_tasks"], values).fetchall():
-            after = num
-            try:
-                head, seq = _fold_head(connection, of_tenant, task_id)
-            except (StoreError, ValueError) as error:
-                # What is known of it stays: it is all that can still be shown.
-                _logger.error("store.damaged task=%s reason=%s", task_id, error)
-                continue
-            columns = NO_HEAD if head is None else listed(head)
-            connection.execute(_SQL["put_tasks"], (num, of_tenant, task_id, *columns))
-            # What the plan knows of the head is what was there before.
-            self._database.plan.forget((task_id,))
-            written += head is not None
-            events += seq
-            if events > PAGE_EVENTS:
-                break
-        return after, written
+    async def _refold(self, page: Sequence[tuple[str, str]], rows: Rows) -> tuple[int, int]:
+        # What the plan knows of the heads is what was there before.
+        self._plan.forget(task_id for task_id, _ in page)
+        return await super()._refold(page, rows)
 
 
 def read_events(
@@ -251,15 +200,3 @@ def _news(connection: sqlite3.Connection, places: Sequence[Hint], limit: int) ->
                     raise StoreError.damaged(place.task_id, text)
         found += [TailRecord(place.tenant, place.task_id, recorded) for recorded in page]
     return found
-
-
-def _fold_head(connection: sqlite3.Connection, tenant: str, task_id: str) -> tuple[Head | None, int]:
-    state = State(task_id)
-    head: Head | None = None
-    seq = 0
-    while page := read_events(connection, tenant, task_id, after=seq, limit=PAGE_EVENTS):
-        for recorded in page:
-            head = head_after(state, (recorded.event,), recorded.at) or head
-            state.apply(recorded)
-        seq = page[-1].seq
-    return head, seq

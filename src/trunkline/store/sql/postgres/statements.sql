@@ -193,15 +193,25 @@ SELECT task_id, context_id, owner, state, status_at, seq, node, agent, parent, c
 FROM tasks
 WHERE task_id = :task_id AND tenant = :tenant;
 
+-- The page as JSON, as SQLite has it, and with its count in one round trip.
 -- name: heads
-SELECT task_id, context_id, owner, state, status_at, seq, node, agent, parent, child, wake_at
-FROM tasks
-WHERE tenant = :tenant /*filters*/ /*after*/
-ORDER BY status_at DESC, task_id DESC
-LIMIT :limit::bigint;
-
--- name: count_heads
-SELECT count(*) FROM tasks WHERE tenant = :tenant /*filters*/;
+SELECT
+    (SELECT count(*) FROM tasks WHERE tenant = :tenant /*filters*/),
+    coalesce(
+        (
+            SELECT json_agg(json_build_array(
+                task_id, context_id, owner, state, status_at, seq, node, agent, parent, child, wake_at
+            ))
+            FROM (
+                SELECT *
+                FROM tasks
+                WHERE tenant = :tenant /*filters*/ /*after*/
+                ORDER BY status_at DESC, task_id DESC
+                LIMIT :limit::bigint
+            ) AS page
+        ),
+        '[]'
+    );
 
 -- name: filter_principal
 AND owner = :principal;
@@ -398,15 +408,24 @@ RETURNING o.id, o.tenant, o.task_id, o.seq, o.target, o.lane, o.due, o.attempts 
 
 -- In the order of their ids, so that two who settle wait for each other in one order only.
 -- name: settle
-WITH held AS MATERIALIZED (
-    SELECT o.id FROM outbox AS o WHERE o.id = ANY (:ids::text[]) AND o.due IS NOT NULL ORDER BY o.id FOR UPDATE
+WITH settled AS MATERIALIZED (
+    SELECT *
+    FROM json_to_recordset(:settled::json)
+        AS s (id text, outcome text, next_due bigint, status bigint, note text, untried boolean)
+),
+held AS MATERIALIZED (
+    SELECT o.id
+    FROM outbox AS o
+    WHERE o.id IN (SELECT id FROM settled) AND o.due IS NOT NULL
+    ORDER BY o.id
+    FOR UPDATE
 )
 UPDATE outbox AS o
-SET due = s.due + coalesce(:now::bigint, now_ms()) - :here::bigint, lease_until = 0, state = s.state,
-    status = s.status, note = s.note, at = coalesce(:now::bigint, now_ms()), attempts = o.attempts - s.untried
-FROM unnest(
-    :ids::text[], :dues::bigint[], :states::text[], :statuses::bigint[], :notes::text[], :untried::bigint[]
-) AS s (id, due, state, status, note, untried)
+SET due = CASE WHEN s.outcome = 'retry' THEN s.next_due + coalesce(:now::bigint, now_ms()) - :here::bigint END,
+    lease_until = 0, state = CASE WHEN s.outcome = 'retry' THEN 'pending' ELSE s.outcome END,
+    status = s.status, note = s.note, at = coalesce(:now::bigint, now_ms()),
+    attempts = o.attempts - s.untried::int
+FROM settled AS s
 WHERE o.id = s.id AND o.id IN (SELECT id FROM held);
 
 -- What follows a retry comes no earlier. Else all of it would be looked at again at every take.
@@ -427,22 +446,19 @@ WHERE o.id = after.id;
 
 -- A lane, or a host: the lanes of one are itself with a space and whose they are.
 -- name: expire
-WITH gone AS (
-    UPDATE outbox
-    SET due = NULL, lease_until = 0, state = 'dead', note = :note
-    WHERE id IN (
-        SELECT o.id
-        FROM outbox AS o
-        WHERE o.due IS NOT NULL AND o.lane >= :lane AND o.lane < :lane || '!'
-            AND greatest(o.due, o.lease_until)
-                < :before::bigint + (SELECT coalesce(:now::bigint, now_ms())) - :here::bigint
-            AND o.lease_until <= (SELECT coalesce(:now::bigint, now_ms()))
-        LIMIT :limit::bigint
-        FOR UPDATE SKIP LOCKED
-    )
-    RETURNING 1
+UPDATE outbox
+SET due = NULL, lease_until = 0, state = 'dead', note = :note
+WHERE id IN (
+    SELECT o.id
+    FROM outbox AS o
+    WHERE o.due IS NOT NULL AND o.lane >= :lane AND o.lane < :lane || '!'
+        AND greatest(o.due, o.lease_until)
+            < :before::bigint + (SELECT coalesce(:now::bigint, now_ms())) - :here::bigint
+        AND o.lease_until <= (SELECT coalesce(:now::bigint, now_ms()))
+    LIMIT :limit::bigint
+    FOR UPDATE SKIP LOCKED
 )
-SELECT count(*) FROM gone;
+RETURNING 1;
 
 -- name: replay
 UPDATE outbox
@@ -645,7 +661,8 @@ SELECT
         >= :rows::bigint
     OR (
         SELECT e.last FROM events AS e WHERE e.task_id = p.task_id ORDER BY e.first DESC LIMIT 1
-    ) >= :events::bigint
+    ) >= :events::bigint,
+    (SELECT coalesce(sum(octet_length(e.body)), 0) FROM events AS e WHERE e.task_id = p.task_id) <= :bytes::bigint
 FROM page AS p
 ORDER BY p.status_at, p.task_id;
 
@@ -683,26 +700,20 @@ WITH gone AS (
 DELETE FROM outbox WHERE (tenant, task_id) IN (SELECT tenant, task_id FROM gone);
 
 -- name: drop_stale_keys
-WITH gone AS (
-    DELETE FROM dedup
-    WHERE (tenant, key) IN (
-        SELECT tenant, key FROM dedup
-        WHERE expires_at <= (SELECT coalesce(:now::bigint, now_ms()))
-        LIMIT :limit::bigint
-    )
-    RETURNING 1
+DELETE FROM dedup
+WHERE (tenant, key) IN (
+    SELECT tenant, key FROM dedup
+    WHERE expires_at <= (SELECT coalesce(:now::bigint, now_ms()))
+    LIMIT :limit::bigint
 )
-SELECT count(*) FROM gone;
+RETURNING 1;
 
 -- name: drop_fires
-WITH gone AS (
-    DELETE FROM fires
-    WHERE (schedule, planned_at) IN (
-        SELECT schedule, planned_at FROM fires WHERE planned_at < :before::bigint LIMIT :limit::bigint
-    )
-    RETURNING 1
+DELETE FROM fires
+WHERE (schedule, planned_at) IN (
+    SELECT schedule, planned_at FROM fires WHERE planned_at < :before::bigint LIMIT :limit::bigint
 )
-SELECT count(*) FROM gone;
+RETURNING 1;
 
 -- name: drop_nodes
 DELETE FROM nodes
@@ -719,8 +730,8 @@ ON CONFLICT (name) DO UPDATE SET value = greatest(marks.value, excluded.value);
 -- name: hold_head
 SELECT 1 FROM tasks WHERE task_id = :task_id AND state >= 5 FOR UPDATE;
 
--- name: size_of
-SELECT coalesce(sum(octet_length(body)), 0)::bigint FROM events WHERE task_id = :task_id;
+-- name: lasts
+SELECT last FROM events WHERE task_id = :task_id ORDER BY first;
 
 -- name: read_rows
 SELECT last, at, body FROM events WHERE task_id = :task_id ORDER BY first;
@@ -728,11 +739,8 @@ SELECT last, at, body FROM events WHERE task_id = :task_id ORDER BY first;
 -- name: drop_rows
 DELETE FROM events WHERE task_id = :task_id AND last = ANY (:lasts::bigint[]);
 
--- Keeps the place in the whole log, so that a tail finds the merged row where its last event was.
--- name: put_rows
-UPDATE events AS e SET first = r.first, body = r.body
-FROM unnest(:firsts::bigint[], :lasts::bigint[], :bodies::bytea[]) AS r (first, last, body)
-WHERE e.task_id = :task_id AND e.last = r.last;
+-- name: put_row
+UPDATE events SET first = :first::bigint, body = :body WHERE task_id = :task_id AND last = :last::bigint;
 
 -- name: notify
 SELECT pg_notify(:channel, p.payload) FROM unnest(:payloads::text[]) AS p (payload);

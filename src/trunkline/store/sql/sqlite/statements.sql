@@ -62,7 +62,7 @@ SELECT
     );
 
 -- name: mark_ends
-INSERT OR REPLACE INTO marks (name, value) VALUES ('tasks', ?), ('events', ?);
+INSERT OR REPLACE INTO marks (name, value) VALUES ('tasks', :tasks), ('events', :events);
 
 -- A page comes as one row of JSON: every row fetched costs a hand-over of the interpreter lock.
 -- name: read
@@ -166,7 +166,7 @@ UPDATE outbox SET lease_until = 0 WHERE lease_until > 0 AND due IS NOT NULL;
 INSERT OR REPLACE INTO nodes (id, beat, agents) VALUES (:node, :beat, :agents);
 
 -- name: beat
-UPDATE nodes SET beat = ? WHERE id = ?;
+UPDATE nodes SET beat = :beat WHERE id = :node;
 
 -- name: leave
 DELETE FROM nodes WHERE id = :node;
@@ -263,41 +263,56 @@ WHERE oldest <= :now;
 
 -- Looks for an earlier one from the nearest on: one that waits has it right before itself.
 -- name: due_deliveries
-SELECT max(o.due, o.lease_until), o.id, o.tenant, o.task_id, o.seq, o.target, o.lane, o.due, o.attempts
-FROM outbox AS o INDEXED BY outbox_by_lane
-WHERE o.due IS NOT NULL AND o.lane = :lane AND max(o.due, o.lease_until) <= :now
-    AND (
-        SELECT 1
-        FROM outbox AS earlier
-        WHERE earlier.tenant = o.tenant AND earlier.task_id = o.task_id AND earlier.target = o.target
-            AND (earlier.seq, earlier.id) < (o.seq, o.id) AND +earlier.due IS NOT NULL
-        ORDER BY earlier.seq DESC, earlier.id DESC
-        LIMIT 1
-    ) IS NULL
-ORDER BY max(o.due, o.lease_until)
-LIMIT :limit;
+SELECT max(o.due, o.lease_until), o.lane, o.id
+FROM json_each(:lanes) AS lanes CROSS JOIN outbox AS o ON o.id IN (
+    SELECT few.id
+    FROM outbox AS few INDEXED BY outbox_by_lane
+    WHERE few.due IS NOT NULL AND few.lane = lanes.value AND max(few.due, few.lease_until) <= :now
+        AND (
+            SELECT 1
+            FROM outbox AS earlier
+            WHERE earlier.tenant = few.tenant AND earlier.task_id = few.task_id
+                AND earlier.target = few.target AND (earlier.seq, earlier.id) < (few.seq, few.id)
+                AND +earlier.due IS NOT NULL
+            ORDER BY earlier.seq DESC, earlier.id DESC
+            LIMIT 1
+        ) IS NULL
+    ORDER BY max(few.due, few.lease_until)
+    LIMIT :per_lane
+);
 
 -- name: lease
 UPDATE outbox
-SET lease_until = ?, attempts = attempts + 1
-WHERE id IN (SELECT value FROM json_each(?));
+SET lease_until = :now + :lease, attempts = attempts + 1
+WHERE id IN (SELECT value FROM json_each(:ids) LIMIT :limit)
+RETURNING id, tenant, task_id, seq, target, lane, due, attempts - 1;
 
 -- name: settle
 UPDATE outbox
-SET due = ?, lease_until = 0, state = ?, status = ?, note = ?, at = ?, attempts = attempts - ?
-WHERE id = ? AND due IS NOT NULL;
+SET due = CASE WHEN s.outcome = 'retry' THEN s.next_due END, lease_until = 0,
+    state = CASE WHEN s.outcome = 'retry' THEN 'pending' ELSE s.outcome END,
+    status = s.status, note = s.note, at = :now, attempts = attempts - s.untried
+FROM (
+    SELECT
+        json_extract(value, '$.id') AS id, json_extract(value, '$.outcome') AS outcome,
+        json_extract(value, '$.next_due') AS next_due, json_extract(value, '$.status') AS status,
+        json_extract(value, '$.note') AS note, json_extract(value, '$.untried') AS untried
+    FROM json_each(:settled)
+) AS s
+WHERE outbox.id = s.id AND outbox.due IS NOT NULL;
 
 -- What follows a retry comes no earlier. Else all of it would be looked at again at every take.
 -- name: hold_back
-UPDATE outbox
-SET due = :due
-WHERE id IN (
-    SELECT later.id
-    FROM outbox AS o CROSS JOIN outbox AS later
-        ON later.tenant = o.tenant AND later.task_id = o.task_id AND later.target = o.target
-        AND (later.seq, later.id) > (o.seq, o.id)
-    WHERE o.id = :id AND o.due = :due AND later.due < :due
-);
+WITH held (id, due) AS MATERIALIZED (
+    SELECT later.id, one.due
+    FROM json_each(:ids) AS s
+        CROSS JOIN outbox AS one ON one.id = s.value
+        CROSS JOIN outbox AS later
+            ON later.tenant = one.tenant AND later.task_id = one.task_id AND later.target = one.target
+            AND (later.seq, later.id) > (one.seq, one.id) AND later.due < one.due
+)
+UPDATE outbox SET due = (SELECT held.due FROM held WHERE held.id = outbox.id)
+WHERE id IN (SELECT held.id FROM held);
 
 -- A lane, or a host: the lanes of one are itself with a space and whose they are.
 -- name: expire
@@ -309,12 +324,14 @@ WHERE id IN (
     WHERE due IS NOT NULL AND lane >= :lane AND lane < :lane || '!'
         AND max(due, lease_until) < :before AND lease_until <= :now
     LIMIT :limit
-);
+)
+RETURNING 1;
 
 -- name: replay
 UPDATE outbox
 SET due = :now, attempts = 0, state = 'pending'
-WHERE id = :id AND due IS NULL;
+WHERE id = :id AND due IS NULL
+RETURNING 1;
 
 -- A plus keeps an index out of it: everybody may be of one tenant, and a task has few deliveries.
 -- name: deliveries
@@ -347,7 +364,7 @@ AND state = :state AND state IN ('dead', 'dropped');
 AND id < :after;
 
 -- name: fire
-INSERT OR IGNORE INTO fires (schedule, planned_at) VALUES (:schedule, :planned_at);
+INSERT OR IGNORE INTO fires (schedule, planned_at) VALUES (:schedule, :planned_at) RETURNING 1;
 
 -- name: get_doc
 SELECT id, rev, body FROM docs WHERE tenant = :tenant AND kind = :kind AND id = :id AND gone_at IS NULL;
@@ -378,28 +395,53 @@ WHERE kind = :kind AND changed > :after
 ORDER BY changed
 LIMIT :limit;
 
+-- name: add_doc
+INSERT INTO docs AS d (tenant, kind, id, rev, body, changed)
+VALUES (:tenant, :kind, :id, 1, :body, (SELECT coalesce(max(changed), 0) + 1 FROM docs WHERE kind = :kind))
+ON CONFLICT (tenant, kind, id) DO UPDATE SET
+    rev = 1, body = excluded.body, changed = excluded.changed, gone_at = NULL
+WHERE d.gone_at IS NOT NULL
+RETURNING rev;
+
 -- name: put_doc
-INSERT OR REPLACE INTO docs (tenant, kind, id, rev, body, changed)
-VALUES (
-    :tenant, :kind, :id, :rev, :body, (SELECT coalesce(max(changed), 0) + 1 FROM docs WHERE kind = :kind)
-);
+UPDATE docs
+SET rev = rev + 1, body = :body, changed = (SELECT max(d.changed) + 1 FROM docs AS d WHERE d.kind = :kind)
+WHERE tenant = :tenant AND kind = :kind AND id = :id AND rev = :rev AND gone_at IS NULL
+RETURNING rev;
 
 -- name: delete_doc
 UPDATE docs
 SET gone_at = :now, body = x'', changed = (SELECT max(d.changed) + 1 FROM docs AS d WHERE d.kind = :kind)
-WHERE tenant = :tenant AND kind = :kind AND id = :id AND gone_at IS NULL;
+WHERE tenant = :tenant AND kind = :kind AND id = :id AND gone_at IS NULL
+RETURNING 1;
 
 -- The newest of a kind stays: the next number is counted from it, and a mirror may have seen it.
 -- name: drop_gone_docs
 DELETE FROM docs
-WHERE gone_at < ? AND changed < (SELECT max(d.changed) FROM docs AS d WHERE d.kind = docs.kind);
+WHERE gone_at < :before AND changed < (SELECT max(d.changed) FROM docs AS d WHERE d.kind = docs.kind);
 
 -- name: next_tasks
-SELECT num, tenant, task_id
+SELECT task_id, tenant
 FROM tasks
-WHERE num > :after AND tenant = coalesce(:tenant, tenant)
-ORDER BY num
+WHERE task_id > :after AND tenant = coalesce(:tenant, tenant)
+ORDER BY task_id
 LIMIT :limit;
+
+-- name: hold_heads
+SELECT task_id FROM tasks WHERE task_id IN (SELECT value FROM json_each(:task_ids));
+
+-- name: put_head
+UPDATE tasks
+SET context_id = nullif(:context_id, task_id), owner = :principal, agent = :agent, parent = :parent,
+    state = :state, status_at = :status_at, seq = :seq, node = :node, child = :child, wake_at = :wake_at
+WHERE task_id = :task_id;
+
+-- The task keeps its row, by which its log is found.
+-- name: drop_head
+UPDATE tasks
+SET context_id = NULL, owner = NULL, agent = '', parent = '', state = NULL, status_at = NULL, seq = NULL,
+    node = NULL, child = '', wake_at = NULL
+WHERE task_id = :task_id;
 
 -- By way of the principals, whose index is sorted by status_at: it costs a leap per principal and a step per
 -- task that is old, however many are young. What waits to be posted keeps its task, unless it has been
@@ -428,23 +470,23 @@ LIMIT :limit;
 
 -- name: drop_tasks
 DELETE FROM tasks
-WHERE num IN (SELECT value FROM json_each(?1))
-    AND status_at < ?2 AND state >= 5
+WHERE num IN (SELECT value FROM json_each(:nums))
+    AND status_at < :before AND state >= 5
     AND NOT EXISTS (
         SELECT 1 FROM outbox AS d
-        WHERE d.tenant = tasks.tenant AND d.task_id = tasks.task_id AND +d.due >= ?2 - 432000000
+        WHERE d.tenant = tasks.tenant AND d.task_id = tasks.task_id AND +d.due >= :before - 432000000
     )
 RETURNING num, tenant, task_id;
 
 -- name: drop_events
-DELETE FROM events WHERE task IN (SELECT value FROM json_each(?));
+DELETE FROM events WHERE task IN (SELECT value FROM json_each(:nums));
 
 -- name: drop_deliveries
-WITH wanted (tenant, task_id) AS (VALUES (?, ?))
 DELETE FROM outbox
 WHERE id IN (
     SELECT o.id
-    FROM wanted CROSS JOIN outbox AS o ON o.tenant = wanted.tenant AND o.task_id = wanted.task_id
+    FROM json_each(:tasks) AS gone CROSS JOIN outbox AS o
+        ON o.tenant = json_extract(gone.value, '$[1]') AND o.task_id = json_extract(gone.value, '$[2]')
 );
 
 -- Walks the keys in pages: where a page ends, and how many of its keys have expired.
@@ -467,10 +509,10 @@ WHERE (tenant, key) > (:tenant, :key) AND (tenant, key) <= (:last_tenant, :last_
     AND expires_at <= :now;
 
 -- name: drop_fires
-DELETE FROM fires WHERE planned_at < ?;
+DELETE FROM fires WHERE planned_at < :before;
 
 -- name: mark
-SELECT value FROM marks WHERE name = ?;
+SELECT value FROM marks WHERE name = :name;
 
 -- name: put_mark
 INSERT OR REPLACE INTO marks (name, value) VALUES (?, ?);
@@ -484,7 +526,7 @@ WHERE id < coalesce((SELECT min(id) FROM page WHERE at >= :before), (SELECT max(
 
 -- Tasks that ended within these rows and are long enough to be worth a visit, but not too large.
 -- name: long_tasks
-SELECT DISTINCT t.num, t.task_id
+SELECT DISTINCT t.task_id
 FROM events AS e CROSS JOIN tasks AS t ON t.num = e.task
 WHERE e.id > :after AND e.id <= :last AND t.state >= 5 AND e.seq >= t.seq
     AND (
@@ -493,17 +535,25 @@ WHERE e.id > :after AND e.id <= :last AND t.state >= 5 AND e.seq >= t.seq
     )
     AND (SELECT sum(length(body)) FROM events WHERE task = t.num) <= :bytes;
 
--- name: task_rows
-SELECT seq, at, body FROM events WHERE task = ? ORDER BY seq;
+-- name: read_rows
+SELECT e.seq, e.at, e.body
+FROM tasks AS t CROSS JOIN events AS e ON e.task = t.num
+WHERE t.task_id = :task_id
+ORDER BY e.seq;
 
--- name: last_seq
-SELECT max(seq) FROM events WHERE task = ?;
+-- name: hold_head
+SELECT 1 FROM tasks WHERE task_id = :task_id AND state >= 5;
 
--- name: put_body
-UPDATE events SET body = ? WHERE task = ? AND seq = ?;
+-- name: lasts
+SELECT seq FROM events WHERE task = (SELECT num FROM tasks WHERE task_id = :task_id) ORDER BY seq;
 
--- name: keep_rows
-DELETE FROM events WHERE task = ? AND seq NOT IN (SELECT value FROM json_each(?));
+-- name: drop_rows
+DELETE FROM events
+WHERE task = (SELECT num FROM tasks WHERE task_id = :task_id) AND seq IN (SELECT value FROM json_each(:lasts));
+
+-- name: put_row
+UPDATE events SET body = :body
+WHERE task = (SELECT num FROM tasks WHERE task_id = :task_id) AND seq = :last;
 
 -- name: pages
 SELECT page_count, freelist_count FROM pragma_page_count, pragma_freelist_count;

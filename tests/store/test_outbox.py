@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from trunkline.store.fairness import Due, choose, fair_lanes, host_of
-from trunkline.store.records import Shares
+from trunkline.store.outbox import Due, choose, fair_lanes
+from trunkline.store.records import Shares, host_of
 
 A, B, C = "h1 evil mallory", "h2 good alice", "h3 good bob"
 FREE = Shares()
