@@ -16,7 +16,7 @@ from tests.store.postgres.conftest import until
 from tests.store.postgres.proxy import Proxy
 from trunkline.errors import Conflict, StoreError
 from trunkline.log.events import Delta
-from trunkline.store.postgres import liveness, nodes
+from trunkline.store.postgres import liveness
 from trunkline.store.postgres.address import DatabaseAddress
 from trunkline.store.records import Orphan
 
@@ -72,7 +72,7 @@ def unreachable(patch, store) -> None:
     patch.setattr(store.database.liveness, "_live", refused)
 
 
-SIGNS = nodes.NodeSigns("n1", [""], False, 500, True, True, False, 1_000_000)
+SIGNS = liveness.NodeSigns("n1", [""], False, 500, True, True, False, 1_000_000)
 TTL_MS = 3000
 
 
@@ -105,7 +105,7 @@ TTL_MS = 3000
     ],
 )
 def test_what_a_look_tells_of_a_node(signs, calm, alive):
-    assert nodes.lives(signs, ttl_ms=TTL_MS, calm=calm) is alive
+    assert liveness.lives(signs, ttl_ms=TTL_MS, calm=calm) is alive
 
 
 def test_a_killed_process_is_seen_at_once(run, postgres_url, opened):
@@ -205,8 +205,7 @@ def test_whoever_was_cut_itself_calls_nobody_dead(run, postgres_url, opened, mon
             await watcher.nodes.join("n2", ("",))
             await store.nodes.join("n1", ("",))
             with monkeypatch.context() as patch:
-                for module in (liveness, nodes):
-                    patch.setattr(module, "GRACE_SECONDS", HOUR_S)
+                patch.setattr(liveness, "GRACE_SECONDS", HOUR_S)
                 # As a pooler that restarts: one of them is back long before the other.
                 unreachable(patch, store)
                 near.cut()
@@ -220,7 +219,6 @@ def test_whoever_was_cut_itself_calls_nobody_dead(run, postgres_url, opened, mon
 
                 early = await looks()
                 patch.setattr(liveness, "GRACE_SECONDS", 0.0)
-                patch.setattr(nodes, "GRACE_SECONDS", 0.0)
                 await until(lambda: dead(watcher, "n1"))
             return set(early)
 
@@ -306,8 +304,7 @@ async def _holder(database) -> int | None:
 
 def test_a_restart_of_the_database_kills_nobody(run, server, url, opened, monkeypatch):
     # Each looks from when it is back until the other is, however long that takes.
-    for module in (liveness, nodes):
-        monkeypatch.setattr(module, "GRACE_SECONDS", HOUR_S)
+    monkeypatch.setattr(liveness, "GRACE_SECONDS", HOUR_S)
 
     async def case():
         async with opened(url) as here, opened(url) as there:

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from trunkline.clock import now_ms, random_bits
 from trunkline.errors import Conflict, Duplicate, StoreError
-from trunkline.store.columns import NUMBERS
+from trunkline.store.columns import HeadRow, head_columns
 from trunkline.store.group_commit import Entry, Outcome
 from trunkline.store.postgres.address import DatabaseAddress, is_data, is_loss, is_race, is_taken
-from trunkline.store.postgres.sessions import PATIENCE, SQL, TEXTS, KeptSession, Statement, Value
+from trunkline.store.postgres.sessions import PATIENCE, TEXTS, KeptSession, Statement, Value, fetch
 
 if TYPE_CHECKING:
     from trunkline.store.postgres.address import Connection
@@ -29,6 +28,7 @@ _logger = logging.getLogger("trunkline.store")
 
 # An append that keeps meeting others is tried this often.
 _TRIES = 5
+Row = Sequence[Value]
 # The places of one task's appends in their group: the first and those that follow it.
 Chain = list[int]
 
@@ -79,80 +79,43 @@ def plan(
     rest = [place for one in chains if len(one) > 1 for place in one[1:]]
     entries = [group[place] for place in firsts]
     whole = [group[place] for one in chains for place in one] if rest else entries
+    heads = {entry.task_id: (entry.tenant, entry.head) for entry in whole if entry.head is not None}
+    keys = [
+        (entry.tenant, dedup.key, entry.task_id, entry.last, dedup.digest, dedup.kept_ms)
+        for entry in entries
+        if (dedup := entry.dedup) is not None
+    ]
+    deliveries = [
+        (entry.task_id, entry.tenant, one.target, one.seq, one.id, one.due, one.lane)
+        for entry in whole
+        for one in entry.deliveries
+    ]
     values: dict[str, Value] = {"count": len(entries), "now": now, "here": now_ms() if now is None else now}
-    values.update(zip(_EVENTS, _events(entries, marks, firsts), strict=True))
-    heads = {entry.task_id: entry for entry in whole if entry.head is not None}
-    keyed = [entry for entry in entries if entry.dedup is not None]
-    announcing = [entry for entry in whole if entry.deliveries]
-    if rest:
-        followers = _events([group[place] for place in rest], marks, rest)
-        values.update(zip([f"rest_{name}" for name in _EVENTS], followers, strict=True))
-    if heads:
-        values.update(_heads(heads))
-    if keyed:
-        values.update(_keys(keyed))
-    if announcing:
-        values.update(_deliveries(announcing))
-    statement = append_statement(bool(rest), bool(heads), bool(keyed), bool(announcing))
+    values |= _columns(_EVENTS, _events(group, marks, firsts))
+    values |= _columns(_REST, _events(group, marks, rest))
+    values |= _columns(_HEADS, [(tenant, *head_columns(head)) for tenant, head in heads.values()])
+    values |= _columns(_KEYS, keys)
+    values |= _columns(_DELIVERIES, deliveries)
+    statement = append_statement(bool(rest), bool(heads), bool(keys), bool(deliveries))
     return statement, statement.values(values)
 
 
 _EVENTS = ("task_ids", "tenants", "expected", "lasts", "ats", "bodies", "marks")
+_REST = tuple(f"rest_{name}" for name in _EVENTS)
+_HEADS = tuple(f"head_{name}s" for name in ("tenant", *HeadRow.__struct_fields__))
+_KEYS = ("key_tenants", "key_names", "key_task_ids", "key_seqs", "key_digests", "key_times")
+_DELIVERIES = ("out_task_ids", "out_tenants", "out_targets", "out_seqs", "out_ids", "out_dues", "out_lanes")
 
 
-def _events(entries: Sequence[Entry], marks: Sequence[int], places: Sequence[int]) -> list[list[Value]]:
-    return [
-        [entry.task_id for entry in entries],
-        [entry.tenant for entry in entries],
-        [entry.expected for entry in entries],
-        [entry.last for entry in entries],
-        [entry.at for entry in entries],
-        [entry.body for entry in entries],
-        [marks[place] for place in places],
-    ]
+def _events(group: Sequence[Entry], marks: Sequence[int], places: Sequence[int]) -> list[Row]:
+    """The rows of these appends, by the columns `_EVENTS`."""
+    found = [(group[place], marks[place]) for place in places]
+    return [(one.task_id, one.tenant, one.expected, one.last, one.at, one.body, mark) for one, mark in found]
 
 
-def _heads(entries: Mapping[str, Entry]) -> dict[str, Value]:
-    heads = [entry.head for entry in entries.values() if entry.head is not None]
-    return {
-        "head_task_ids": list(entries),
-        "head_tenants": [entry.tenant for entry in entries.values()],
-        "head_contexts": [head.context_id for head in heads],
-        "head_principals": [head.principal for head in heads],
-        "head_states": [NUMBERS[head.state] for head in heads],
-        "head_ats": [head.status_at for head in heads],
-        "head_seqs": [head.seq for head in heads],
-        "head_nodes": [head.node for head in heads],
-        "head_agents": [head.agent for head in heads],
-        "head_parents": [head.parent for head in heads],
-        "head_children": [head.child for head in heads],
-        "head_wakes": [head.wake_at for head in heads],
-    }
-
-
-def _keys(entries: Sequence[Entry]) -> dict[str, Value]:
-    pairs = [(entry, entry.dedup) for entry in entries if entry.dedup is not None]
-    return {
-        "key_tenants": [entry.tenant for entry, _ in pairs],
-        "key_names": [dedup.key for _, dedup in pairs],
-        "key_task_ids": [entry.task_id for entry, _ in pairs],
-        "key_seqs": [entry.last for entry, _ in pairs],
-        "key_digests": [dedup.digest for _, dedup in pairs],
-        "key_times": [dedup.kept_ms for _, dedup in pairs],
-    }
-
-
-def _deliveries(entries: Sequence[Entry]) -> dict[str, Value]:
-    pairs = list(chain.from_iterable([(entry, one) for one in entry.deliveries] for entry in entries))
-    return {
-        "out_task_ids": [entry.task_id for entry, _ in pairs],
-        "out_tenants": [entry.tenant for entry, _ in pairs],
-        "out_targets": [one.target for _, one in pairs],
-        "out_seqs": [one.seq for _, one in pairs],
-        "out_ids": [one.id for _, one in pairs],
-        "out_dues": [one.due for _, one in pairs],
-        "out_lanes": [one.lane for _, one in pairs],
-    }
+def _columns(names: Sequence[str], rows: Sequence[Row]) -> dict[str, Value]:
+    """The parameters of a statement that takes rows as an array for each column; none without rows."""
+    return dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else {}
 
 
 class _Group:
@@ -265,18 +228,16 @@ class PostgresAppends:
         places = [place for one in refused for place in one]
         firsts = frozenset(one[0] for one in refused)
         entries = [progress.group[place] for place in places]
-        statement = SQL["judge"]
-        values = statement.values(
-            {
-                "task_ids": [entry.task_id for entry in entries],
-                "tenants": [entry.tenant for entry in entries],
-                "expected": [entry.expected for entry in entries],
-                "marks": [progress.marks[place] for place in places],
-                "keys": [None if entry.dedup is None else entry.dedup.key for entry in entries],
-                "now": self._now(),
-            }
+        rows = await fetch(
+            connection,
+            "judge",
+            task_ids=[entry.task_id for entry in entries],
+            tenants=[entry.tenant for entry in entries],
+            expected=[entry.expected for entry in entries],
+            marks=[progress.marks[place] for place in places],
+            keys=[None if entry.dedup is None else entry.dedup.key for entry in entries],
+            now=self._now(),
         )
-        rows = await connection.fetch(statement.text, *values)
         for place, entry, (last, tenant, ours, task_id, seq, digest) in zip(
             places, entries, rows, strict=True
         ):
@@ -296,9 +257,8 @@ class PostgresAppends:
         for attempt in range(1, _TRIES + 1):
             try:
                 if entry.dedup is not None:
-                    statement = SQL["drop_key"]
-                    key = {"tenant": entry.tenant, "key": entry.dedup.key, "now": self._now()}
-                    await connection.fetch(statement.text, *statement.values(key))
+                    key = {"tenant": entry.tenant, "key": entry.dedup.key}
+                    await fetch(connection, "drop_key", **key, now=self._now())
                 return await self._write(connection, progress, [[place]])
             except Exception as error:
                 if not (is_data(error) or is_race(error)):

@@ -16,7 +16,7 @@ import msgspec
 from trunkline.errors import StoreError
 from trunkline.store.hints import HintBroadcast
 from trunkline.store.postgres.address import DATABASE_ERRORS, DatabaseAddress
-from trunkline.store.postgres.sessions import SQL, hang_up
+from trunkline.store.postgres.sessions import fetch, hang_up
 from trunkline.store.records import DocHint, Hint
 
 if TYPE_CHECKING:
@@ -113,7 +113,6 @@ class PostgresHints:
                 pause = min(pause * 2, _LONGEST_PAUSE)
 
     async def _serve(self, connection: Connection) -> None:
-        statement = SQL["notify"]
         while not connection.is_closed():
             try:
                 async with asyncio.timeout(_IDLE_SECONDS):
@@ -126,8 +125,8 @@ class PostgresHints:
             if self._pending:
                 payloads = list(self._payloads())
                 self._pending.clear()
-                values = statement.values({"channel": self._address.schema, "payloads": payloads})
-                await connection.fetch(statement.text, *values, timeout=2.0)
+                async with asyncio.timeout(2.0):
+                    await fetch(connection, "notify", channel=self._address.schema, payloads=payloads)
             if self._over:
                 return
             await asyncio.sleep(GATHER_SECONDS)

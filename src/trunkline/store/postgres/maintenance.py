@@ -9,7 +9,7 @@ from trunkline.store.columns import DAY_MS, LARGEST_BYTES, LONG_EVENTS, LONG_ROW
 from trunkline.store.database import Rows
 from trunkline.store.parts import Maintenance
 from trunkline.store.postgres.database import PostgresDatabase
-from trunkline.store.postgres.nodes import PostgresNodes
+from trunkline.store.postgres.liveness import PostgresNodes
 from trunkline.store.records import Fault
 
 PAGE_TASKS = 100

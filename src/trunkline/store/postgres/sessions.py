@@ -209,12 +209,10 @@ class Pool:
     that failed is thrown away.
     """
 
-    def __init__(self, address: DatabaseAddress, size: int = SIZE) -> None:
+    def __init__(self, address: DatabaseAddress) -> None:
         self._address = address
         self._free: list[_TenantSession] = []
-        self._places = asyncio.Semaphore(size)
-        self._users = 0
-        self._empty: asyncio.Event | None = None
+        self._places = asyncio.Semaphore(SIZE)
         self._away = False
 
     async def read(self, tenant: str, call: Callable[[Connection], Awaitable[T]]) -> T:
@@ -239,35 +237,23 @@ class Pool:
 
     async def close(self) -> None:
         """Wait for those who were let in, then end all sessions."""
-        if self._users:
-            self._empty = asyncio.Event()
-            await self._empty.wait()
+        for _ in range(SIZE):
+            # Places are given in the order in which they were asked for.
+            await self._places.acquire()
         for session in self._free:
             await hang_up(session.connection)
         self._free.clear()
 
     async def _use(self, tenant: str, call: Callable[[Connection], Awaitable[T]], *, again: bool) -> T:
-        self._users += 1
-        try:
-            if self._places.locked():
-                await self._wait()
-            else:
-                await self._places.acquire()
-            try:
-                return await self._run(tenant, call, again=again)
-            finally:
-                self._places.release()
-        finally:
-            self._users -= 1
-            if not self._users and self._empty is not None:
-                self._empty.set()
-
-    async def _wait(self) -> None:
         try:
             async with asyncio.timeout(WAIT_SECONDS):
                 await self._places.acquire()
         except TimeoutError:
             raise StoreError(f"the store is busy: no free connection for {WAIT_SECONDS} s") from None
+        try:
+            return await self._run(tenant, call, again=again)
+        finally:
+            self._places.release()
 
     async def _run(self, tenant: str, call: Callable[[Connection], Awaitable[T]], *, again: bool) -> T:
         while True:

@@ -8,9 +8,9 @@ from trunkline.errors import StoreError
 from trunkline.store.base import Store
 from trunkline.store.parts import Docs, Heads
 from trunkline.store.postgres.database import PostgresDatabase
+from trunkline.store.postgres.liveness import PostgresNodes
 from trunkline.store.postgres.log import PostgresLog
 from trunkline.store.postgres.maintenance import PostgresMaintenance
-from trunkline.store.postgres.nodes import PostgresNodes
 from trunkline.store.records import START, Cursor, Doc, DocChange
 
 NODE_TTL_SECONDS = 3.0
@@ -32,7 +32,7 @@ class PostgresStore(Store):
     ) -> None:
         self.database = PostgresDatabase(url, now_ms=now_ms, read_only=read_only)
         super().__init__(self.database)
-        nodes = PostgresNodes(self.database, node_ttl_s)
+        nodes = PostgresNodes(self.database, self.database.liveness, node_ttl_s)
         self.log = PostgresLog(self.database)
         self.heads = Heads(self.database)
         self.docs = PostgresDocs(self.database)

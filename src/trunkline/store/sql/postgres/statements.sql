@@ -44,9 +44,9 @@ SELECT CASE WHEN count(*) < :count::bigint THEN array_agg(task_id) ELSE '{}' END
     )
     SELECT h.*
     FROM unnest(
-        :head_task_ids::text[], :head_tenants::text[], :head_contexts::text[], :head_principals::text[],
-        :head_states::smallint[], :head_ats::bigint[], :head_seqs::bigint[], :head_nodes::text[],
-        :head_agents::text[], :head_parents::text[], :head_children::text[], :head_wakes::bigint[]
+        :head_task_ids::text[], :head_tenants::text[], :head_context_ids::text[], :head_principals::text[],
+        :head_states::smallint[], :head_status_ats::bigint[], :head_seqs::bigint[], :head_nodes::text[],
+        :head_agents::text[], :head_parents::text[], :head_childs::text[], :head_wake_ats::bigint[]
     ) AS h (task_id, tenant, context_id, owner, state, status_at, seq, node, agent, parent, child, wake_at)
     WHERE (SELECT count(*) FROM done) = :count::bigint OR h.task_id IN (SELECT task_id FROM done)
     ON CONFLICT (task_id) DO UPDATE SET
