@@ -38,6 +38,11 @@ class _RandomPool:
 random_bits = _RandomPool().bits
 
 
+def random_bytes(count: int) -> bytes:
+    """So many bytes by chance, for keys and what seals them."""
+    return random_bits(count * 8).to_bytes(count, "big")
+
+
 def now_ms() -> int:
     """Milliseconds since the epoch."""
     return time.time_ns() // 1_000_000

@@ -135,7 +135,8 @@ class TokenVerifier:
         _check_signature(token, await trusted.keys.find(kid, algorithm))
         now = self._now() / 1000
         until = _check_times(claims, now)
-        _check_audience(claims, issuer)
+        if issuer.audience not in _texts(claims.get("aud")):
+            raise _refusal("it is for another audience")
         principal = Principal(issuer.tenant, _owner(claims, issuer), _scopes(claims, trusted))
         self._keep(sha256(token).digest(), _VerifiedToken(min(until, now + KEPT_S), principal), now)
         return principal
@@ -157,8 +158,8 @@ class TokenVerifier:
                 text = f"A token of {issuer.issuer} for {issuer.audience}."
                 made[f"jwt{number}"] = BearerScheme("JWT", text)
             else:
-                url = issuer.issuer.rstrip("/") + "/.well-known/openid-configuration"
-                made[f"openIdConnect{number}"] = OpenIdScheme(url, f"A token for {issuer.audience}.")
+                text = f"A token for {issuer.audience}."
+                made[f"openIdConnect{number}"] = OpenIdScheme(_discovery(issuer), text)
         return made
 
 
@@ -197,10 +198,7 @@ def _parsed(token: bytes) -> tuple[Claims, Claims]:
     if len(token) > LONGEST or len(parts) != 3 or not all(map(_SEGMENT.fullmatch, parts)):
         raise _refusal("it is no signed JWT")
     try:
-        header, claims = (
-            msgspec.json.decode(urlsafe_b64decode(part + b"=" * (-len(part) % 4)), type=Claims)
-            for part in parts[:2]
-        )
+        header, claims = (msgspec.json.decode(_decoded(part), type=Claims) for part in parts[:2])
     except (msgspec.MsgspecError, ValueError, RecursionError):
         raise _refusal("it is no signed JWT") from None
     return header, claims
@@ -250,11 +248,6 @@ def _seconds(claims: Claims, name: str) -> float | None:
     return float(value)
 
 
-def _check_audience(claims: Claims, issuer: Issuer) -> None:
-    if issuer.audience not in _texts(claims.get("aud")):
-        raise _refusal("it is for another audience")
-
-
 def _owner(claims: Claims, issuer: Issuer) -> str:
     value = claims.get(issuer.owner_claim)
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_OWNER or not value.isprintable():
@@ -273,6 +266,10 @@ def _texts(value: object) -> list[str]:
     """One text, or several."""
     several = cast("list[object]", value) if isinstance(value, list) else [value]
     return [each for each in several if isinstance(each, str)]
+
+
+def _discovery(issuer: Issuer) -> str:
+    return issuer.issuer.rstrip("/") + DISCOVERY
 
 
 class _Discovered(Struct, frozen=True):
@@ -347,8 +344,7 @@ class IssuerKeys:
         issuer = self._issuer
         url = issuer.jwks_url
         if not url:
-            place = issuer.issuer.rstrip("/") + DISCOVERY
-            found = msgspec.json.decode(await self._get(place), type=_Discovered)
+            found = msgspec.json.decode(await self._get(_discovery(issuer)), type=_Discovered)
             if found.issuer != issuer.issuer:
                 raise ValueError("its discovery document names another issuer")
             url = found.jwks_uri
@@ -384,5 +380,7 @@ def _key(given: dict[str, Any]) -> Key | None:
         return None
 
 
-def _decoded(text: str) -> bytes:
-    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+def _decoded(text: str | bytes) -> bytes:
+    # Base64 in URLs goes without its padding; more than is needed is passed over.
+    raw = text.encode() if isinstance(text, str) else text
+    return urlsafe_b64decode(raw + b"==")

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from trunkline.auth.keys import Keyring, StoredKey, digest_of
 from trunkline.auth.principal import CALLER, DEFAULT_TENANT, RESERVED, SCOPES, Scope, check_tenant
-from trunkline.clock import random_bits
+from trunkline.clock import random_bytes
 from trunkline.errors import Conflict, Misuse, StoreError
 from trunkline.store.mirror import Mirror
 from trunkline.store.parts import Docs
@@ -85,7 +85,7 @@ class KeyStore:
         """
         _check(owner, tenant, scopes)
         first = not await has_keys(self._docs)
-        key_id = b32encode(_random(8))[:12].decode().lower()
+        key_id = b32encode(random_bytes(8))[:12].decode().lower()
         token = _token(key_id)
         now = self._now()
         key = StoredKey(
@@ -179,8 +179,4 @@ def _check(owner: str, tenant: str, scopes: Sequence[str]) -> None:
 
 
 def _token(key_id: str) -> str:
-    return f"tl_{key_id}_{urlsafe_b64encode(_random(32)).rstrip(b'=').decode()}"
-
-
-def _random(count: int) -> bytes:
-    return random_bits(count * 8).to_bytes(count, "big")
+    return f"tl_{key_id}_{urlsafe_b64encode(random_bytes(32)).rstrip(b'=').decode()}"

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from trunkline.clock import random_bits
+from trunkline.clock import random_bits, random_bytes
 from trunkline.config import Secret, Settings
 from trunkline.errors import Misuse
 from trunkline.store.url import database_file
@@ -36,7 +36,7 @@ class Vault:
 
     def seal(self, text: str, about: str) -> str:
         """The text for the store: nobody reads or alters it without the key."""
-        nonce = _random(_NONCE_BYTES)
+        nonce = random_bytes(_NONCE_BYTES)
         return base64.b64encode(nonce + self._cipher.encrypt(nonce, text.encode(), about.encode())).decode()
 
     def open(self, sealed: str, about: str) -> str:
@@ -83,7 +83,7 @@ def find_key(settings: Settings) -> bytes | None:
     if settings.secret_key is not None:
         return _derived(_material(settings.secret_key))
     if settings.store == "memory:":
-        return _random(_KEY_BYTES)
+        return random_bytes(_KEY_BYTES)
     database = database_file(settings.store)
     return None if database is None else _derived(_from_file(f"{database}.key"))
 
@@ -145,7 +145,7 @@ def _make(path: str) -> None:
     fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         try:
-            os.write(fd, base64.b64encode(_random(_KEY_BYTES)) + b"\n")
+            os.write(fd, base64.b64encode(random_bytes(_KEY_BYTES)) + b"\n")
             os.fsync(fd)
         finally:
             os.close(fd)
@@ -153,7 +153,3 @@ def _make(path: str) -> None:
             os.link(part, path)
     finally:
         os.unlink(part)
-
-
-def _random(count: int) -> bytes:
-    return random_bits(count * 8).to_bytes(count, "big")

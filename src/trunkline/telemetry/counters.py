@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
+from itertools import accumulate
 from typing import NamedTuple
 
 from trunkline.clock import now_ms
@@ -17,6 +19,7 @@ from trunkline.telemetry.logs import TASK_LOG, LoggedTask, change_log
 
 COMMIT_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 COMMIT_APPENDS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 500)
+_OUTCOMES: dict[type, str] = {int: "written", Conflict: "conflict", Duplicate: "duplicate"}
 _log = logging.getLogger(TASK_LOG)
 
 
@@ -49,12 +52,7 @@ class Histogram:
 
     def cumulative(self) -> list[tuple[str, float]]:
         """Each bound with how many values were not above it; the last one has them all."""
-        found: list[tuple[str, float]] = []
-        below = 0
-        for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
-            below += count
-            found.append((bound, below))
-        return found
+        return list(zip((*map(str, self.bounds), "+Inf"), accumulate(self.counts), strict=True))
 
 
 class Counters:
@@ -67,7 +65,7 @@ class Counters:
         self.changes = dict.fromkeys(states, 0)
         # By operation and outcome.
         self.requests: dict[tuple[str, str], int] = {}
-        self.appends = dict.fromkeys(("written", "conflict", "duplicate", "failed"), 0)
+        self.appends = dict.fromkeys((*_OUTCOMES.values(), "failed"), 0)
         # By skill.
         self.drifts: dict[str, int] = {}
         self.commit_seconds = Histogram(COMMIT_SECONDS)
@@ -87,22 +85,14 @@ class Counters:
         self.commit_seconds.add(seconds)
         self.commit_appends.add(len(outcomes))
         for outcome in outcomes:
-            match outcome:
-                case int():
-                    self.appends["written"] += 1
-                case Conflict():
-                    self.appends["conflict"] += 1
-                case Duplicate():
-                    self.appends["duplicate"] += 1
-                case _:
-                    self.appends["failed"] += 1
+            self.appends[_OUTCOMES.get(type(outcome), "failed")] += 1
 
     def refusals(self) -> dict[str, int]:
         """How often each reason was given to a caller instead of an answer."""
-        found: dict[str, int] = {}
+        found: Counter[str] = Counter()
         for (_, outcome), count in self.requests.items():
-            if outcome != "OK":
-                found[outcome] = found.get(outcome, 0) + count
+            found[outcome] += count
+        del found["OK"]
         return found
 
 

@@ -72,18 +72,6 @@ class LoggedTask(Protocol):
 Change = tuple[int, str, LoggedTask, str, int, str]
 
 
-class LogFormat(Protocol):
-    """A format of log lines; each line ends with a line end."""
-
-    def record(self, record: logging.LogRecord) -> bytes:
-        """The line of a record."""
-        ...
-
-    def changes(self, changes: Sequence[Change]) -> bytes:
-        """The lines of changed tasks."""
-        ...
-
-
 def change_arguments(change: Change) -> tuple[str, str, str, str, int, str, str]:
     """The arguments of the template `CHANGED` for one change."""
     _, tenant, head, state, seq, trace = change
@@ -161,6 +149,7 @@ class JsonFormat:
         )
 
 
+LogFormat = TextFormat | JsonFormat
 FORMATS: dict[str, LogFormat] = {"text": TextFormat(), "json": JsonFormat()}
 
 

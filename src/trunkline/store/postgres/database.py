@@ -64,7 +64,9 @@ class PostgresDatabase(Database):
         read_only: bool = False,
     ) -> None:
         self._address = DatabaseAddress(url)
-        super().__init__(self._address.name, self._submit, read_only=read_only)
+        # At most one group is under way, and so at most one is here.
+        self._groups: asyncio.Queue[list[Entry]] = asyncio.Queue()
+        super().__init__(self._address.name, self._groups.put_nowait, read_only=read_only)
         # Whoever only reads neither makes the schema nor moves it on below a server that runs.
         self._prepare = verify if read_only else migrate
         self._clock = now_ms
@@ -74,7 +76,6 @@ class PostgresDatabase(Database):
         self._replicas = PostgresHints(self._address, self.hints, self.doc_hints)
         self.liveness = Liveness(self._address)
         self._appends = PostgresAppends(self._address, self._writer, self.now_ms)
-        self._group: asyncio.Future[list[Entry]] | None = None
         self._writing: asyncio.Task[None] | None = None
 
     def now_ms(self) -> int | None:
@@ -103,7 +104,6 @@ class PostgresDatabase(Database):
     async def _start(self, connection: Connection) -> None:
         self._writer.begin(connection)
         await self._replicas.start(_OPEN_SECONDS)
-        self._group = asyncio.get_running_loop().create_future()
         self._writing = asyncio.create_task(self._write())
         self.group_commit.start()
 
@@ -111,28 +111,17 @@ class PostgresDatabase(Database):
         if self._snapshot is not None:
             return await self._snapshot.close()
         await self.group_commit.stop()
-        await self._end_writing()
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.wait({self._writing})
         await self.liveness.close()
         await self._replicas.stop()
         await self._pool.close()
         await self._writer.close()
 
-    async def _end_writing(self) -> None:
-        if self._writing is not None:
-            self._writing.cancel()
-            await asyncio.wait({self._writing})
-
-    # Writing
-
-    def _submit(self, group: list[Entry]) -> None:
-        # At most one group is under way, so this is never set twice.
-        if self._group is not None:
-            self._group.set_result(group)
-
     async def _write(self) -> None:
-        while self._group is not None:
-            group = await self._group
-            self._group = asyncio.get_running_loop().create_future()
+        while True:
+            group = await self._groups.get()
             outcomes = await self._appends.write(group)
             try:
                 self.group_commit.done(group, outcomes)
