@@ -7,7 +7,7 @@ takes its sessions with it. The store knows only of sessions that were ended bef
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+from functools import cached_property
 
 import msgspec
 from msgspec import Struct
@@ -84,7 +84,7 @@ class BrowserSessions:
     def lasting(self, headers: Mapping[bytes, bytes]) -> Callable[[], bool]:
         """A question for later: whether the session of these headers goes on."""
         session = self._read(session_cookie(headers))
-        return partial(self._lasts, session)
+        return lambda: session is not None and self._whose(session) is not None
 
     async def end(self, headers: Mapping[bytes, bytes]) -> None:
         """End the session of these headers everywhere, before its time; without one there is nothing to do.
@@ -120,9 +120,6 @@ class BrowserSessions:
         whose = self._keys.whose((session.key_id, session.digest))
         ended = whose is not None and (whose.tenant, session.id) in self.mirror.documents
         return None if ended else whose
-
-    def _lasts(self, session: _SealedSession | None) -> bool:
-        return session is not None and self._whose(session) is not None
 
 
 def cookie_name(headers: Mapping[bytes, bytes]) -> bytes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Iterable
-from functools import partial
 from hashlib import sha256
 
 from msgspec import Struct
@@ -115,10 +114,8 @@ class Keyring:
 
     def lasting(self, token: bytes) -> Callable[[], bool]:
         """A question for later: whether this key still opens. It holds nothing of the key itself."""
-        return partial(self._opens, proof_of(token))
-
-    def _opens(self, proof: KeyProof) -> bool:
-        return self.whose(proof) is not None
+        proof = proof_of(token)
+        return lambda: self.whose(proof) is not None
 
     def whose(self, proof: KeyProof) -> Principal | None:
         """Whose key this is the proof of; None if that key opens nothing now."""

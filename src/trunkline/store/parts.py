@@ -96,7 +96,7 @@ class Heads:
         for task_id, tenant in page:
             seen += 1
             try:
-                state, head = _folded(task_id, await log_of(rows, task_id))
+                state, head = _folded(task_id, await rows("read_rows", task_id=task_id))
             except DECODE_ERRORS as error:
                 # What is known of it stays: it is all that can still be shown.
                 _logger.error("store.damaged task=%s reason=%s", task_id, error)
@@ -113,17 +113,12 @@ class Heads:
         return seen, written
 
 
-async def log_of(rows: Rows, task_id: str) -> builtins.list[Append]:
-    """The whole log of a task, append by append."""
-    found = await rows("read_rows", task_id=task_id)
-    return [Append(last, at, decode(body)) for last, at, body in found]
-
-
-def _folded(task_id: str, appends: Sequence[Append]) -> tuple[State, Head | None]:
+def _folded(task_id: str, log: Sequence[Any]) -> tuple[State, Head | None]:
+    """What the rows of a whole log come to."""
     state = State(task_id)
     head: Head | None = None
-    for append in appends:
-        for recorded in placed(append.last, append.at, append.events):
+    for last, at, body in log:
+        for recorded in placed(last, at, decode(body)):
             head = head_after(state, (recorded.event,), recorded.at) or head
             state.apply(recorded)
     return state, head

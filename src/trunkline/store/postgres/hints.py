@@ -123,7 +123,8 @@ class PostgresHints:
                 continue
             self._wake.clear()
             if self._pending:
-                payloads = list(self._payloads())
+                grown = list(self._pending.values())
+                payloads = [_LOST] if len(grown) > MOST_HINTS else list(_payloads(grown))
                 self._pending.clear()
                 async with asyncio.timeout(2.0):
                     await fetch(connection, "notify", channel=self._address.schema, payloads=payloads)
@@ -131,12 +132,6 @@ class PostgresHints:
                 return
             await asyncio.sleep(GATHER_SECONDS)
         raise StoreError("the connection was closed")
-
-    def _payloads(self) -> Iterator[str]:
-        if len(self._pending) > MOST_HINTS:
-            yield _LOST
-        else:
-            yield from _payloads(list(self._pending.values()))
 
     def _heard(self, _connection: object, pid: int, _channel: str, payload: object) -> None:
         if pid == self._pid or not (self._tasks.heard or self._docs.heard):

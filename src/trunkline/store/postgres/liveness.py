@@ -79,7 +79,7 @@ class Liveness:
         if self._thread is None:
             started = threading.Event()
             self._thread = threading.Thread(
-                target=self._main, args=(started,), name="trunkline-liveness", daemon=True
+                target=lambda: asyncio.run(self._run(started)), name="trunkline-liveness", daemon=True
             )
             self._thread.start()
             await asyncio.to_thread(started.wait, _CALL_SECONDS)
@@ -128,9 +128,6 @@ class Liveness:
             raise StoreError("the store does not answer the liveness thread") from None
 
     # In the thread
-
-    def _main(self, started: threading.Event) -> None:
-        asyncio.run(self._run(started))
 
     async def _run(self, started: threading.Event) -> None:
         # Set at the end of the session, and at ours.
