@@ -7,7 +7,7 @@ import asyncio
 from trunkline.log.events import Delta
 from trunkline.store.hints import HintBroadcast
 from trunkline.store.postgres.address import DatabaseAddress
-from trunkline.store.postgres.hints import MOST_HINTS, PAYLOAD_BYTES, PostgresHints
+from trunkline.store.postgres.hints import MOST_HINTS, PAYLOAD_BYTES, PostgresHints, payloads_of
 from trunkline.store.records import Hint, Poll
 
 AT = 1_800_000_000_000
@@ -76,13 +76,8 @@ def test_without_it_the_store_opens_and_polls(run, postgres_url, opened, monkeyp
 
 
 def test_payloads_are_short_and_whole(run, postgres_url):
-    async def case():
-        hints = PostgresHints(DatabaseAddress(postgres_url), HintBroadcast(), HintBroadcast())
-        grown = [("tenant" * 5, f"{'é' * 100}{n}", n) for n in range(500)]
-        hints.tell(grown)
-        return grown, list(hints._payloads())
-
-    grown, payloads = run(case())
+    grown = [("tenant" * 5, f"{'é' * 100}{n}", n) for n in range(500)]
+    payloads = list(payloads_of(grown))
     assert max(len(payload.encode()) for payload in payloads) <= PAYLOAD_BYTES
     heard = []
     listening = HintBroadcast()
@@ -101,11 +96,9 @@ def test_payloads_are_short_and_whole(run, postgres_url):
 
 def test_too_many_hints_become_one_word(run, postgres_url):
     async def case():
-        hints = PostgresHints(DatabaseAddress(postgres_url), HintBroadcast(), HintBroadcast())
-        hints.tell(("a", f"t{n}", 1) for n in range(MOST_HINTS + 1))
         listening = HintBroadcast()
         listener = listening.listen()
-        (payload,) = hints._payloads()
+        (payload,) = payloads_of([("a", f"t{n}", 1) for n in range(MOST_HINTS + 1)])
         PostgresHints(DatabaseAddress(postgres_url), listening, HintBroadcast())._heard(None, 1, "", payload)
         return await anext(listener)
 

@@ -123,8 +123,7 @@ class PostgresHints:
                 continue
             self._wake.clear()
             if self._pending:
-                grown = list(self._pending.values())
-                payloads = [_LOST] if len(grown) > MOST_HINTS else list(_payloads(grown))
+                payloads = list(payloads_of(list(self._pending.values())))
                 self._pending.clear()
                 async with asyncio.timeout(2.0):
                     await fetch(connection, "notify", channel=self._address.schema, payloads=payloads)
@@ -150,14 +149,15 @@ class PostgresHints:
         self._docs.miss()
 
 
-def _payloads(grown: list[_Grown]) -> Iterator[str]:
+def payloads_of(grown: list[_Grown]) -> Iterator[str]:
+    """What to notify of these, each short enough for the server; of too much, only that some are lost."""
     payload = _encode(grown)
     if len(payload) <= PAYLOAD_BYTES:
         yield payload.decode()
-    elif len(grown) == 1:
+    elif len(grown) == 1 or len(grown) > MOST_HINTS:
         yield _LOST
     else:
         # Most are alike in length, so parts of this size fit; one that does not is cut again.
         size = max(1, len(grown) * PAYLOAD_BYTES // (len(payload) + PAYLOAD_BYTES))
         for start in range(0, len(grown), size):
-            yield from _payloads(grown[start : start + size])
+            yield from payloads_of(grown[start : start + size])
