@@ -1,8 +1,7 @@
 """The seams of storage: what every store must do, told once.
 
-Two rules hold for all of them. An acknowledged append has been fsynced (the in-memory store
-aside). Every method that touches a task carries its tenant. Nothing here is SQL; nothing
-outside `store/` is.
+Two rules hold for all of them. An acknowledged append has been fsynced (the in-memory store aside). Every
+method that touches a task carries its tenant. Nothing here is SQL; nothing outside `store/` is.
 """
 
 from __future__ import annotations
@@ -62,8 +61,7 @@ class Log(Protocol):
         Fewer than `limit` events in all mean that this is everything; else ask again from where they end.
 
         Raises:
-            StoreError: the store failed, or the log of its `damaged_task` cannot be read back, or ends before
-                the named seq: leave it out.
+            StoreError: the store failed, or the log of `damaged_task` is damaged or too short: leave it out.
         """
         ...
 
@@ -87,8 +85,7 @@ class Store:
     docs: Docs
     nodes: Nodes
     maintenance: Maintenance
-    # Whether other processes may write to it too.
-    shared: bool
+    shared: bool  # Whether other processes may write to it too.
 
     def __init__(self, database: Database) -> None:
         self._database = database
