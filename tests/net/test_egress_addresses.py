@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 
 import pytest
 
-from trunkline.net.egress import _TABLE, judge
-
-ROWS = [(ip_network(text), why) for text, why in _TABLE.items()]
+from trunkline.net.egress import _RANGES as ROWS
+from trunkline.net.egress import judge
 
 
 @pytest.mark.parametrize(("network", "why"), ROWS, ids=[str(network) for network, _ in ROWS])
