@@ -16,8 +16,7 @@ import msgspec
 
 from tests.conformance.wire.routes import PREFIXES, PROBES, Answer, Ask, Ids, ask, rest, rpc
 from trunkline.hub.hub import Hub
-from trunkline.wire.operations import METHODS_V03, METHODS_V1
-from trunkline.wire.rest import routes
+from trunkline.wire.operations import METHODS_V03, METHODS_V1, routes
 
 OPERATOR = (b"x-api-key", b"operators-key-1")
 CANARY = "canary-of-the-north"

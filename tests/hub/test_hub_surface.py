@@ -17,8 +17,7 @@ from tests.flow.surfaces import workflow
 from tests.gateway.model.hub import Caller, opened, run
 from tests.gateway.model.openai_server import ModelServer, Reply
 from tests.harness import ServerProcess, params, plain_state
-from trunkline.wire.operations import METHODS_V1, Operation
-from trunkline.wire.rest import routes
+from trunkline.wire.operations import METHODS_V1, Operation, routes
 
 KEY = "operators-key-1"
 # One that there is, and one that there is not.

@@ -8,7 +8,7 @@ from hypothesis import given
 
 from tests.wire import samples
 from trunkline import errors as e
-from trunkline.wire import jsonrpc, rest
+from trunkline.wire import codes, jsonrpc
 from trunkline.wire.codes import CODES
 from trunkline.wire.error_reader import excerpt, read_http_error, read_rpc_error
 
@@ -24,15 +24,19 @@ def test_every_refusal_of_ours_is_read_as_what_it_is(kind: type[e.Refused]) -> N
     seen = [
         read_rpc_error(json.loads(jsonrpc.error(1, refused))["error"]),
         read(200, jsonrpc.error(1, refused)),
-        read(*rest.error_v1(refused)),
-        read(*rest.error_v03(refused)),
+        read(*codes.rest_error_v1(refused)),
+        read(*codes.rest_error_v03(refused)),
     ]
     assert [(type(one), one.message) for one in seen] == [(kind, "why")] * 4
 
 
 def test_a_field_and_details_come_along() -> None:
     refused = e.InvalidParams("parts is empty", field="message.parts", conflict="X", message_="m")
-    for body in (jsonrpc.error(1, refused), rest.error_v1(refused)[1], rest.error_v03(refused)[1]):
+    for body in (
+        jsonrpc.error(1, refused),
+        codes.rest_error_v1(refused)[1],
+        codes.rest_error_v03(refused)[1],
+    ):
         seen = read(400, body)
         assert (seen.field, seen.details) == ("message.parts", {"conflict": "X", "message_": "m"})
     odd = {"code": -32602, "message": "m", "data": {"reason": "X", "metadata": {"message": "n", "n": 1}}}

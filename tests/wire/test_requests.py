@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.wire import samples
 from tests.wire.samples import plain
 from trunkline.errors import InvalidParams
-from trunkline.wire import requests, rest
+from trunkline.wire import requests
 from trunkline.wire import types as t
-from trunkline.wire.operations import Operation
+from trunkline.wire.operations import Operation, match
 from trunkline.wire.push import read_push_query, read_push_request
 from trunkline.wire.read import read_list_query, read_send, read_task_query
 from trunkline.wire.writer import Dialect
@@ -217,7 +217,7 @@ def test_RST_01_paths_are_those_that_a_server_has(dialect: Dialect) -> None:
     assert asked.keys() == set(Operation)
     for operation, request in asked.items():
         path = request.path.partition("?")[0].replace("%20", " ")
-        call = rest.match(request.verb, path)
+        call = match(request.verb, path)
         assert (call.operation, call.v1_prefixed) == (operation, dialect is PROTO)
         assert call.task_id in ("", "a b")
         assert (request.body is None) == (request.verb != "POST")

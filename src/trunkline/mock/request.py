@@ -14,12 +14,11 @@ from trunkline.mock.quirks import Quirks, with_quirks
 from trunkline.mock.scenario import Failure, Persona
 from trunkline.server.rest import dialect_of, error, success_status
 from trunkline.server.rpc import http_status, operation_of
-from trunkline.wire import jsonrpc, read, rest, sse
+from trunkline.wire import jsonrpc, read, sse
 from trunkline.wire.codes import CODES, code_of, details
 from trunkline.wire.jsonrpc import RequestId
-from trunkline.wire.operations import METHODS_V03, NAMES, Operation
+from trunkline.wire.operations import METHODS_V03, NAMES, Operation, RestCall, match
 from trunkline.wire.push import read_push_query, read_push_request
-from trunkline.wire.rest import RestCall
 from trunkline.wire.service_parameters import Version, negotiate
 from trunkline.wire.types import ListQuery, Message, PushQuery, PushRequest, SendRequest, Task, TaskQuery
 from trunkline.wire.writer import WRITERS, Dialect, Writer
@@ -167,7 +166,7 @@ def read_rest(
     try:
         if "HTTP+JSON" not in persona.bindings:
             raise errors.RouteNotFound("no such path here; the card names the interfaces")
-        call = rest.match(exchange.method, exchange.path)
+        call = match(exchange.method, exchange.path)
         version = _version(exchange, persona, quirks)
         dialect = dialect_of(call, version if "0.3" in persona.versions else Version.V1)
         _check_offered(call.operation, quirks)

@@ -9,9 +9,9 @@ from trunkline.server.card import no_extended_card
 from trunkline.server.encoding import EncodedOperations
 from trunkline.server.subscription import Subscription
 from trunkline.wire import read
-from trunkline.wire.operations import Operation
+from trunkline.wire.codes import rest_error_v03, rest_error_v1
+from trunkline.wire.operations import Operation, RestCall
 from trunkline.wire.push import read_push_request
-from trunkline.wire.rest import RestCall, error_v03, error_v1
 from trunkline.wire.service_parameters import Version
 from trunkline.wire.types import PushQuery
 from trunkline.wire.writer import Dialect
@@ -51,9 +51,9 @@ def media_type(exchange: Exchange, dialect: Dialect) -> bytes:
 def error(refused: errors.Refused, dialect: Dialect) -> tuple[int, bytes]:
     """Status and body of a refusal."""
     if dialect is Dialect.V1:
-        status, body = error_v1(refused)
+        status, body = rest_error_v1(refused)
     else:
-        status, body = error_v03(refused)
+        status, body = rest_error_v03(refused)
     return 415 if refused.field in ("Content-Type", "Content-Encoding") else status, body
 
 

@@ -24,10 +24,9 @@ from trunkline.server.subscription import Subscription
 from trunkline.telemetry import traces
 from trunkline.telemetry.traces import TraceSeen
 from trunkline.wire import jsonrpc, sse
-from trunkline.wire import rest as routes
 from trunkline.wire.delegate import read_submission, record, request_of
 from trunkline.wire.jsonrpc import Envelope
-from trunkline.wire.operations import NAMES, Operation
+from trunkline.wire.operations import NAMES, Operation, match
 from trunkline.wire.read import read_tenant
 from trunkline.wire.service_parameters import Version, negotiate
 from trunkline.wire.types import TaskQuery
@@ -186,7 +185,7 @@ class Site:
             asked = _asked(exchange)
             dialect = Dialect.V1 if asked is Version.V1 else dialect
             rest.check_path(exchange)
-            call = routes.match(exchange.method, exchange.path)
+            call = match(exchange.method, exchange.path)
             seen.operation = NAMES[call.operation]
             permit(principal, NEEDED[call.operation], INSTEAD.get(call.operation))
             dialect = rest.dialect_of(call, asked)

@@ -12,7 +12,6 @@ import msgspec
 from msgspec import Struct
 
 from trunkline import errors as e
-from trunkline.errors import Refused, RouteNotFound, TaskNotCancelable, UnsupportedOperation
 
 _DOMAIN = "a2a-protocol.org"
 _TYPES = "type.googleapis.com/google.rpc."
@@ -112,6 +111,25 @@ def details(refused: e.Refused) -> tuple[Detail, ...]:
     return (info, BadRequest((FieldViolation(refused.field, refused.message),)))
 
 
+def _is_wrong_verb(refused: e.Refused) -> bool:
+    return isinstance(refused, e.RouteNotFound) and bool(refused.allow)
+
+
+def rest_error_v1(refused: e.Refused) -> tuple[int, bytes]:
+    """HTTP status and google.rpc.Status body, as REST 1.0 has it."""
+    code = code_of(refused)
+    http, grpc = (405, "UNIMPLEMENTED") if _is_wrong_verb(refused) else (code.http, code.grpc)
+    status = {"code": http, "status": grpc, "message": refused.message, "details": details(refused)}
+    return http, msgspec.json.encode({"error": status})
+
+
+def rest_error_v03(refused: e.Refused) -> tuple[int, bytes]:
+    """HTTP status and body for REST 0.3, whose clients read `message` and `type`."""
+    code = code_of(refused)
+    body = {"code": code.rpc, "message": refused.message, "type": code.name_03, "data": details(refused)}
+    return 405 if _is_wrong_verb(refused) else code.http_03, msgspec.json.encode(body)
+
+
 class Problem(Struct, frozen=True, omit_defaults=True):
     """What is wrong with a request; `code` is the word that programs compare, `field` the member at fault."""
 
@@ -122,20 +140,20 @@ class Problem(Struct, frozen=True, omit_defaults=True):
     field: str = ""
 
 
-def problem_of(refused: Refused) -> Problem:
+def problem_of(refused: e.Refused) -> Problem:
     """The problem details of a refusal; one that the state of a task causes is a conflict."""
     code = code_of(refused)
     conflict = refused.details.get("conflict", "")
-    if conflict or isinstance(refused, TaskNotCancelable | UnsupportedOperation):
+    if conflict or isinstance(refused, e.TaskNotCancelable | e.UnsupportedOperation):
         status = HTTPStatus.CONFLICT
-    elif isinstance(refused, RouteNotFound) and refused.allow:
+    elif _is_wrong_verb(refused):
         status = HTTPStatus.METHOD_NOT_ALLOWED
     else:
         status = HTTPStatus(415 if refused.field == "Content-Encoding" else code.http)
     return Problem(status.value, status.phrase, refused.message, conflict or code.reason, refused.field)
 
 
-def write_problem(refused: Refused) -> tuple[int, bytes, bytes]:
+def write_problem(refused: e.Refused) -> tuple[int, bytes, bytes]:
     """Status, body and media type of a refusal."""
     problem = problem_of(refused)
     return problem.status, msgspec.json.encode(problem), PROBLEM

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from trunkline.server.site import DELEGATE_ROUTES
-from trunkline.wire.operations import METHODS_V03, METHODS_V1, Operation
-from trunkline.wire.rest import routes
+from trunkline.wire.operations import METHODS_V03, METHODS_V1, Operation, routes
 
 HOOK = "http://127.0.0.1:9/hook"
 DEADLINE_S = 60.0

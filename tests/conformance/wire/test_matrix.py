@@ -38,8 +38,7 @@ from trunkline.auth.principal import RESERVED
 from trunkline.fleet import mount
 from trunkline.server.admin import Admin
 from trunkline.server.pages import SIGN_OUT
-from trunkline.wire.operations import METHODS_V03, METHODS_V1, Operation
-from trunkline.wire.rest import routes
+from trunkline.wire.operations import METHODS_V03, METHODS_V1, Operation, routes
 
 CANARY = "canary-of-the-owner"
 TENANT, ELSEWHERE = "north", "south"

@@ -1,4 +1,4 @@
-"""Refusals as problem details: one status and one code for each class."""
+"""Refusals as bodies of REST in both versions and as problem details: one status and one code for each class."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import json
 
 import pytest
 
+from tests.wire import samples
+from tests.wire.samples import plain
 from trunkline import errors
-from trunkline.wire.codes import CODES, PROBLEM, write_problem
+from trunkline.wire.codes import CODES, PROBLEM, rest_error_v03, rest_error_v1, write_problem
 
 
 @pytest.mark.parametrize(
@@ -41,3 +43,21 @@ def test_every_class_has_a_problem() -> None:
     for kind in CODES:
         status, body, _ = write_problem(kind("no", **special.get(kind, {})))
         assert 400 <= status < 600 and json.loads(body)["title"]
+
+
+@pytest.mark.parametrize("kind", CODES)
+def test_ERR_04_error_bodies(kind: type[errors.Refused]) -> None:
+    code = CODES[kind]
+    status, body = rest_error_v1(samples.refused(kind))
+    assert status == code.http
+    error = plain(body)["error"]
+    assert (error["code"], error["status"], error["message"]) == (code.http, code.grpc, "what")
+    assert error["details"][0]["reason"] == code.reason
+    status, body = rest_error_v03(samples.refused(kind))
+    assert status == code.http_03
+    assert plain(body) == {
+        "code": code.rpc,
+        "message": "what",
+        "type": code.name_03,
+        "data": error["details"],
+    }

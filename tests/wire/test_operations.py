@@ -4,13 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.wire import samples
-from tests.wire.samples import plain
-from trunkline import errors as e
 from trunkline.errors import RouteNotFound
-from trunkline.wire.codes import CODES
-from trunkline.wire.operations import Operation
-from trunkline.wire.rest import RestCall, error_v03, error_v1, match
+from trunkline.wire.codes import rest_error_v03, rest_error_v1
+from trunkline.wire.operations import Operation, RestCall, match
 
 ROUTES = [
     ("POST", "/message:send", RestCall(Operation.SEND)),
@@ -89,7 +85,7 @@ def test_RST_04_wrong_verbs(method: str, path: str, allow: str) -> None:
     with pytest.raises(RouteNotFound) as caught:
         match(method, path)
     assert caught.value.allow == allow
-    assert error_v1(caught.value)[0] == error_v03(caught.value)[0] == 405
+    assert rest_error_v1(caught.value)[0] == rest_error_v03(caught.value)[0] == 405
 
 
 @given(st.sampled_from(["GET", "POST", "DELETE"]), st.text())
@@ -98,21 +94,3 @@ def test_any_path_is_matched_or_refused(method: str, path: str) -> None:
         assert match(method, path).operation
     except RouteNotFound as error:
         assert error.message
-
-
-@pytest.mark.parametrize("kind", CODES)
-def test_ERR_04_error_bodies(kind: type[e.Refused]) -> None:
-    code = CODES[kind]
-    status, body = error_v1(samples.refused(kind))
-    assert status == code.http
-    error = plain(body)["error"]
-    assert (error["code"], error["status"], error["message"]) == (code.http, code.grpc, "what")
-    assert error["details"][0]["reason"] == code.reason
-    status, body = error_v03(samples.refused(kind))
-    assert status == code.http_03
-    assert plain(body) == {
-        "code": code.rpc,
-        "message": "what",
-        "type": code.name_03,
-        "data": error["details"],
-    }
