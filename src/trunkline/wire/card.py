@@ -15,6 +15,16 @@ from trunkline.wire.types import Metadata, WireStruct
 SKILL_PARAMETERS = "https://trunkline.dev/a2a/ext/skill-parameters/v1"
 
 
+# In which member 1.0 puts a security scheme, by the `type` that it has in 0.3.
+SCHEME_WRAPPERS = {
+    "apiKey": "apiKeySecurityScheme",
+    "http": "httpAuthSecurityScheme",
+    "oauth2": "oauth2SecurityScheme",
+    "openIdConnect": "openIdConnectSecurityScheme",
+    "mutualTLS": "mtlsSecurityScheme",
+}
+
+
 class Skill(WireStruct, frozen=True):
     """A skill as the card lists it."""
 
@@ -132,152 +142,75 @@ def _names(card: Card) -> Iterator[tuple[str, str]]:
             yield f"skill {skill.id!a}", text
 
 
-class _CardInterface(WireStruct, frozen=True):
-    url: str
-    protocol_binding: str
-    protocol_version: str
-
-
-class _CardCapabilities(WireStruct, frozen=True):
-    streaming: bool
-    push_notifications: bool
-    extended_agent_card: bool
-    extensions: tuple[Extension, ...] = ()
-
-
-class _ApiKeyDocument(WireStruct, frozen=True):
-    location: str
-    name: str
-    description: str = ""
-
-
-class _HttpAuth(WireStruct, frozen=True):
-    scheme: str
-    bearer_format: str = ""
-    description: str = ""
-
-
-class _OpenId(WireStruct, frozen=True):
-    open_id_connect_url: str
-    description: str = ""
-
-
-class _Scheme(WireStruct, frozen=True):
-    """The 1.0 wrapper; in a hybrid card it also carries the members of the 0.3 scheme."""
-
-    api_key_security_scheme: _ApiKeyDocument | None = None
-    http_auth_security_scheme: _HttpAuth | None = None
-    open_id_connect_security_scheme: _OpenId | None = None
-    type: str = ""
-    location: str = msgspec.field(default="", name="in")
-    name: str = ""
-    scheme: str = ""
-    bearer_format: str = ""
-    open_id_connect_url: str = ""
-    description: str = ""
-
-
-class _CardInterface03(Struct, frozen=True):
-    url: str
-    transport: str
-
-
-class _Scopes(Struct, frozen=True):
-    list: tuple[str, ...] = ()
-
-
-class _Requirement(Struct, frozen=True):
-    schemes: dict[str, _Scopes]
-
-
-class _CardDocument(WireStruct, frozen=True, kw_only=True):
-    name: str
-    description: str
-    version: str
-    supported_interfaces: tuple[_CardInterface, ...]
-    provider: Provider | None = None
-    icon_url: str = ""
-    documentation_url: str = ""
-    capabilities: _CardCapabilities
-    security_schemes: dict[str, _Scheme] = {}
-    security_requirements: tuple[_Requirement, ...] = ()
-    default_input_modes: tuple[str, ...]
-    default_output_modes: tuple[str, ...]
-    skills: tuple[Skill, ...]
-    # Below: the top-level members of 0.3, unset in a pure 1.0 card.
-    protocol_version: str = ""
-    url: str = ""
-    preferred_transport: str = ""
-    additional_interfaces: tuple[_CardInterface03, ...] = ()
-    supports_authenticated_extended_card: bool | None = None
-    security: tuple[dict[str, tuple[str, ...]], ...] = ()
-
-
 def card_v1(card: Card) -> bytes:
     """The card as 1.0 has it, and nothing else: strict readers refuse members they do not know."""
-    return msgspec.json.encode(_pure(card))
+    return msgspec.json.encode(_document(card, {name: _wrapped(one) for name, one in _schemes(card)}))
 
 
 def card_hybrid(card: Card) -> bytes:
     """One card for readers of both versions: 1.0 with the top-level members of 0.3."""
-    pure = _pure(card)
-    hybrid = msgspec.structs.replace(
-        pure,
-        security_schemes={name: _for_both(scheme) for name, scheme in card.schemes.items()},
-        protocol_version="0.3.0",
-        url=card.rpc_url,
-        preferred_transport="JSONRPC",
+    # The members of a 0.3 scheme stand beside the wrapper; each side's readers skip the other's.
+    schemes = {name: {**_wrapped(one), **one} for name, one in _schemes(card)}
+    old = {
+        "protocolVersion": "0.3.0",
+        "url": card.rpc_url,
+        "preferredTransport": "JSONRPC",
         # 0.3 wants the main url listed here again.
-        additional_interfaces=(
-            _CardInterface03(card.rpc_url, "JSONRPC"),
-            _CardInterface03(card.rest_url, "HTTP+JSON"),
-        ),
-        supports_authenticated_extended_card=card.extended_card,
-        security=tuple({name: () for name in names} for names in card.requirements),
-    )
-    return msgspec.json.encode(hybrid)
+        "additionalInterfaces": [{"url": url, "transport": binding} for url, binding in _addresses(card)],
+        "supportsAuthenticatedExtendedCard": card.extended_card,
+    }
+    security = [dict.fromkeys(names, ()) for names in card.requirements]
+    return msgspec.json.encode({**_document(card, schemes), **old, **_given(security=security)})
 
 
-def _pure(card: Card) -> _CardDocument:
-    return _CardDocument(
-        name=card.name,
-        description=card.description,
-        version=card.version,
-        supported_interfaces=(
-            _CardInterface(card.rpc_url, "JSONRPC", "1.0"),
-            _CardInterface(card.rest_url, "HTTP+JSON", "1.0"),
-            _CardInterface(card.rpc_url, "JSONRPC", "0.3"),
-            # Clients of 0.3 put `/v1/…` behind this url themselves.
-            _CardInterface(card.rest_url, "HTTP+JSON", "0.3"),
-        ),
-        provider=card.provider,
-        icon_url=card.icon_url,
-        documentation_url=card.documentation_url,
-        capabilities=_CardCapabilities(card.streaming, card.push, card.extended_card, card.extensions),
-        security_schemes={name: _wrapped(scheme) for name, scheme in card.schemes.items()},
-        security_requirements=tuple(
-            _Requirement({name: _Scopes() for name in names}) for names in card.requirements
-        ),
-        default_input_modes=card.default_input_modes,
-        default_output_modes=card.default_output_modes,
-        skills=card.skills,
-    )
+def _document(card: Card, schemes: dict[str, Metadata]) -> Metadata:
+    requirements = [{"schemes": {name: {"list": ()} for name in names}} for names in card.requirements]
+    return {
+        "name": card.name,
+        "description": card.description,
+        "version": card.version,
+        # Clients of 0.3 put `/v1/…` behind the url of REST themselves.
+        "supportedInterfaces": [
+            {"url": url, "protocolBinding": binding, "protocolVersion": version}
+            for version in ("1.0", "0.3")
+            for url, binding in _addresses(card)
+        ],
+        **_given(provider=card.provider, iconUrl=card.icon_url, documentationUrl=card.documentation_url),
+        "capabilities": {
+            "streaming": card.streaming,
+            "pushNotifications": card.push,
+            "extendedAgentCard": card.extended_card,
+            **_given(extensions=card.extensions),
+        },
+        **_given(securitySchemes=schemes, securityRequirements=requirements),
+        "defaultInputModes": card.default_input_modes,
+        "defaultOutputModes": card.default_output_modes,
+        "skills": card.skills,
+    }
 
 
-def _wrapped(scheme: Scheme) -> _Scheme:
-    if isinstance(scheme, ApiKeyScheme):
-        return _Scheme(api_key_security_scheme=_ApiKeyDocument("header", scheme.header, scheme.description))
-    if isinstance(scheme, OpenIdScheme):
-        return _Scheme(open_id_connect_security_scheme=_OpenId(scheme.url, scheme.description))
-    http = _HttpAuth("Bearer", scheme.bearer_format, scheme.description)
-    return _Scheme(http_auth_security_scheme=http)
+def _addresses(card: Card) -> tuple[tuple[str, str], ...]:
+    return (card.rpc_url, "JSONRPC"), (card.rest_url, "HTTP+JSON")
 
 
-def _for_both(scheme: Scheme) -> _Scheme:
-    """The wrapper with the members of a 0.3 scheme beside it; each side's readers skip the other's."""
-    both = msgspec.structs.replace(_wrapped(scheme), description=scheme.description)
-    if isinstance(scheme, ApiKeyScheme):
-        return msgspec.structs.replace(both, type="apiKey", location="header", name=scheme.header)
-    if isinstance(scheme, OpenIdScheme):
-        return msgspec.structs.replace(both, type="openIdConnect", open_id_connect_url=scheme.url)
-    return msgspec.structs.replace(both, type="http", scheme="Bearer", bearer_format=scheme.bearer_format)
+def _given(**members: object) -> Metadata:
+    """Those members that say anything; the others are left out."""
+    return {name: value for name, value in members.items() if value}
+
+
+def _schemes(card: Card) -> Iterator[tuple[str, Metadata]]:
+    """The schemes by name, with the members that they have in 0.3."""
+    for name, scheme in card.schemes.items():
+        if isinstance(scheme, ApiKeyScheme):
+            members = {"type": "apiKey", "in": "header", "name": scheme.header}
+        elif isinstance(scheme, OpenIdScheme):
+            members = {"type": "openIdConnect", "openIdConnectUrl": scheme.url}
+        else:
+            members = {"type": "http", "scheme": "Bearer", **_given(bearerFormat=scheme.bearer_format)}
+        yield name, {**members, **_given(description=scheme.description)}
+
+
+def _wrapped(scheme: Metadata) -> Metadata:
+    """A scheme of 0.3 in the wrapper of 1.0, which stands for its type; what was `in` is a location."""
+    inner = {"location" if name == "in" else name: value for name, value in scheme.items() if name != "type"}
+    return {SCHEME_WRAPPERS[scheme["type"]]: inner}

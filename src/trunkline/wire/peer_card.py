@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.errors import ParseError, Unreadable
-from trunkline.wire.card import Extension, Provider, Skill
+from trunkline.wire.card import SCHEME_WRAPPERS, Extension, Provider, Skill
 from trunkline.wire.decode import DECODE_ERRORS, check_structure
 from trunkline.wire.error_reader import excerpt
 
@@ -258,14 +258,7 @@ def _provider(given: object) -> Provider | None:
     return Provider(name, text(take(known, "url"))) if name else None
 
 
-_WRAPPERS = {
-    "apiKeySecurityScheme": "apiKey",
-    "httpAuthSecurityScheme": "http",
-    "oauth2SecurityScheme": "oauth2",
-    "openIdConnectSecurityScheme": "openIdConnect",
-    "mtlsSecurityScheme": "mutualTLS",
-}
-_KINDS = {kind.lower(): kind for kind in _WRAPPERS.values()}
+_KINDS = {kind.lower(): kind for kind in SCHEME_WRAPPERS}
 _OLD = {
     "bearer": PeerScheme("http", scheme="Bearer"),
     "basic": PeerScheme("http", scheme="Basic"),
@@ -303,7 +296,7 @@ def read_security(
 
 def _scheme(given: dict[str, Any]) -> PeerScheme | None:
     """A scheme in the wrapper of 1.0 or with the `type` of 0.3."""
-    for wrapper, kind in _WRAPPERS.items():
+    for kind, wrapper in SCHEME_WRAPPERS.items():
         inner = take(given, wrapper)
         if isinstance(inner, dict):
             return _of_kind(kind, cast("dict[str, Any]", inner))
