@@ -144,51 +144,14 @@ def _unsendable(field: str, limit: int) -> InvalidParams:
     return InvalidParams(message, field=field)
 
 
-class _Authentication(WireStruct, frozen=True):
-    scheme: str
-    credentials: str = ""
-
-
-class _Authentication03(WireStruct, frozen=True):
-    schemes: tuple[str, ...]
-    credentials: str = ""
-
-
-class _Config(WireStruct, frozen=True):
+class _PushConfigDocument(WireStruct, frozen=True):
+    # Of 1.0 with its task and tenant, before that without.
     id: str = ""
     task_id: str = ""
     url: str = ""
     token: str = ""
-    authentication: _Authentication | None = None
+    authentication: Metadata | None = None
     tenant: str = ""
-
-
-class _Config03(WireStruct, frozen=True):
-    id: str = ""
-    url: str = ""
-    token: str = ""
-    authentication: _Authentication03 | None = None
-
-
-class _Envelope03(WireStruct, frozen=True):
-    task_id: str
-    push_notification_config: _Config03
-
-
-class _EnvelopeProto(WireStruct, frozen=True):
-    name: str
-    push_notification_config: _Config03
-
-
-class _RequestProto(WireStruct, frozen=True):
-    parent: str
-    config: _EnvelopeProto
-    config_id: str = ""
-
-
-class _ConfigPage(WireStruct, frozen=True, omit_defaults=False):
-    configs: list[Struct]
-    next_page_token: str = ""
 
 
 def write_config(task_id: str, config: PushConfig, dialect: Dialect) -> bytes:
@@ -199,7 +162,7 @@ def write_config(task_id: str, config: PushConfig, dialect: Dialect) -> bytes:
 def write_configs(task_id: str, configs: list[PushConfig], dialect: Dialect) -> bytes:
     """All configs of a task: a bare list in 0.3, a page elsewhere."""
     written = [_written(task_id, config, dialect) for config in configs]
-    return _encode(written if dialect is Dialect.V03 else _ConfigPage(written))
+    return _encode(written if dialect is Dialect.V03 else {"configs": written, "nextPageToken": ""})
 
 
 def write_push_request(request: PushRequest, dialect: Dialect, *, bare: bool = False) -> bytes:
@@ -207,32 +170,31 @@ def write_push_request(request: PushRequest, dialect: Dialect, *, bare: bool = F
 
     To some servers of REST 0.3 that is the whole request of the proto, to others `bare`: the config in it.
     """
-    written = _written(request.task_id, request.config, dialect)
-    if isinstance(written, _Config):
-        written = replace(written, tenant=request.tenant)
-    elif isinstance(written, _EnvelopeProto) and not bare:
-        written = _RequestProto(f"tasks/{request.task_id}", written, request.config.id)
+    config = request.config
+    written = _written(request.task_id, config, dialect, request.tenant)
+    if dialect is Dialect.V03_PROTO and not bare:
+        whole = {"parent": f"tasks/{request.task_id}", "config": written}
+        return _encode({**whole, "configId": config.id} if config.id else whole)
     return _encode(written)
 
 
 def inline_struct(config: PushConfig, dialect: Dialect) -> Struct:
     """A config as it goes with a message."""
-    return _written("", config, dialect) if dialect is Dialect.V1 else _written_03(config)
+    shown: Metadata | None = None
+    if config.scheme:
+        shown = {"scheme": config.scheme} if dialect is Dialect.V1 else {"schemes": (config.scheme,)}
+        if config.credentials:
+            shown["credentials"] = config.credentials
+    return _PushConfigDocument(config.id, "", config.url, config.token, shown)
 
 
-def _written_03(config: PushConfig) -> _Config03:
-    schemes = _Authentication03((config.scheme,), config.credentials) if config.scheme else None
-    return _Config03(config.id, config.url, config.token, schemes)
-
-
-def _written(task_id: str, config: PushConfig, dialect: Dialect) -> Struct:
+def _written(task_id: str, config: PushConfig, dialect: Dialect, tenant: str = "") -> Struct | Metadata:
+    inner = inline_struct(config, dialect)
     if dialect is Dialect.V1:
-        known = _Authentication(config.scheme, config.credentials) if config.scheme else None
-        return _Config(config.id, task_id, config.url, config.token, known)
-    inner = _written_03(config)
+        return replace(inner, task_id=task_id, tenant=tenant)
     if dialect is Dialect.V03:
-        return _Envelope03(task_id, inner)
-    return _EnvelopeProto(f"tasks/{task_id}{_COLLECTION}/{config.id}", inner)
+        return {"taskId": task_id, "pushNotificationConfig": inner}
+    return {"name": f"tasks/{task_id}{_COLLECTION}/{config.id}", "pushNotificationConfig": inner}
 
 
 def notification_body(task: Task, version: str, *, whole: bool, metadata: Metadata | None = None) -> bytes:
