@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from trunkline.wire.reports import is_bare, without_bare
-from trunkline.wire.types import ArtifactUpdate, Message, Part, StatusUpdate, Task, TaskPage
+from trunkline.wire.types import ArtifactUpdate, Message, Metadata, Part, StatusUpdate, Task, TaskPage
 
 _encode = msgspec.json.Encoder().encode
 # In JSON text a quote inside a string is escaped, so this stands only where a member begins.
@@ -22,12 +22,16 @@ def task(task: Task) -> bytes:
         task = without_bare(task)
     body = _encode(task)
     # `find`, as `in` takes `bytes` for a number first, at the price of an error.
-    return body if body.find(_EXTRA_MEMBER) < 0 else _encode(_flat_task(_plain(task)))
+    return body if body.find(_EXTRA_MEMBER) < 0 else _flattened(task, _flatten_task)
 
 
 def message(message: Message) -> bytes:
     """A bare Message."""
-    return _message(message)
+    body = _encode(message)
+    return _flattened(message, _flatten) if _EXTRA_MEMBER in body else body
+
+
+_message = message
 
 
 def answer_task(task_bytes: bytes) -> bytes:
@@ -48,9 +52,7 @@ def status_frame(update: StatusUpdate, *, final: bool) -> bytes:
     """A change of status in a stream; in 1.0 its end is the end of the stream, and `final` is not written."""
     body = _encode(update)
     if _EXTRA_MEMBER in body:
-        plain = _plain(update)
-        _flatten_status(plain["status"])
-        body = _encode(plain)
+        body = _flattened(update, _flatten_status)
     return b'{"statusUpdate":%b}' % body
 
 
@@ -63,9 +65,7 @@ def artifact_frame(update: ArtifactUpdate) -> bytes:
         update = replace(update, artifact=replace(update.artifact, parts=(Part(text=""),)))
     body = _encode(update)
     if _EXTRA_MEMBER in body:
-        plain = _plain(update)
-        _flatten_parts(plain["artifact"])
-        body = _encode(plain)
+        body = _flattened(update, lambda plain: _flatten(plain["artifact"]))
     return b'{"artifactUpdate":%b}' % body
 
 
@@ -73,43 +73,38 @@ def page(page: TaskPage) -> bytes:
     """One page of `list`."""
     page = replace(page, tasks=tuple([without_bare(item) for item in page.tasks]))
     body = _encode(page)
-    if _EXTRA_MEMBER not in body:
-        return body
-    plain = _plain(page)
-    plain["tasks"] = [_flat_task(item) for item in plain["tasks"]]
+    return _flattened(page, _flatten_page) if _EXTRA_MEMBER in body else body
+
+
+def _flattened(value: Struct, flatten: Callable[[Metadata], None]) -> bytes:
+    plain: Metadata = msgspec.to_builtins(value)
+    flatten(plain)
     return _encode(plain)
 
 
-def _message(message: Message) -> bytes:
-    body = _encode(message)
-    return _encode(_flat(_plain(message))) if _EXTRA_MEMBER in body else body
+def _flatten_page(plain: Metadata) -> None:
+    for item in plain["tasks"]:
+        _flatten_task(item)
 
 
-def _plain(value: Struct) -> dict[str, Any]:
-    return msgspec.to_builtins(value)
+def _flatten_task(plain: Metadata) -> None:
+    _flatten_status(plain)
+    for item in (*plain.get("artifacts", ()), *plain.get("history", ())):
+        _flatten(item)
 
 
-def _flat_task(plain: dict[str, Any]) -> dict[str, Any]:
-    _flatten_status(plain["status"])
-    for artifact in plain.get("artifacts", ()):
-        _flatten_parts(artifact)
-    if "history" in plain:
-        plain["history"] = [_flat(item) for item in plain["history"]]
-    return plain
+def _flatten_status(plain: Metadata) -> None:
+    if "message" in plain["status"]:
+        _flatten(plain["status"]["message"])
 
 
-def _flatten_status(status: dict[str, Any]) -> None:
-    if "message" in status:
-        status["message"] = _flat(status["message"])
+def _flatten(plain: Metadata) -> None:
+    """Put the `extra` of a message, a part or the parts of an artifact among its own members.
 
-
-def _flatten_parts(holder: dict[str, Any]) -> None:
-    if "parts" in holder:
-        holder["parts"] = [_flat(part) for part in holder["parts"]]
-
-
-def _flat(plain: dict[str, Any]) -> dict[str, Any]:
-    """A message or a part with its `extra` among its own members, which it never overrides."""
-    _flatten_parts(plain)
-    extra: dict[str, Any] = plain.pop("extra", None) or {}
-    return {**plain, **{name: value for name, value in extra.items() if name not in plain}}
+    It never overrides them.
+    """
+    for part in plain.get("parts", ()):
+        _flatten(part)
+    extra: Metadata = plain.pop("extra", None) or {}
+    for name, value in extra.items():
+        plain.setdefault(name, value)
