@@ -33,18 +33,19 @@ class _File03(WireStruct, frozen=True):
     name: str = ""
 
 
-class _TextPart03(WireStruct, frozen=True, tag_field="kind", tag="text"):
-    text: str
-    metadata: Metadata | None = None
+class _ProtoFile03(WireStruct, frozen=True):
+    file_with_bytes: str | None = None
+    file_with_uri: str | None = None
+    mime_type: str = ""
+    name: str = ""
 
 
-class _FilePart03(WireStruct, frozen=True, tag_field="kind", tag="file"):
-    file: _File03
-    metadata: Metadata | None = None
-
-
-class _DataPart03(WireStruct, frozen=True, tag_field="kind", tag="data"):
-    data: Metadata
+class _Part03(WireStruct, frozen=True):
+    # ProtoJSON has no kinds.
+    kind: str = ""
+    text: str | None = None
+    file: _File03 | _ProtoFile03 | None = None
+    data: Metadata | None = None
     metadata: Metadata | None = None
 
 
@@ -118,24 +119,6 @@ class _Page03(WireStruct, frozen=True, omit_defaults=False):
     total_size: int
 
 
-class _ProtoFile03(WireStruct, frozen=True):
-    file_with_bytes: str | None = None
-    file_with_uri: str | None = None
-    mime_type: str = ""
-    name: str = ""
-
-
-class _ProtoData03(WireStruct, frozen=True):
-    data: Metadata
-
-
-class _ProtoPart03(WireStruct, frozen=True):
-    text: str | None = None
-    file: _ProtoFile03 | None = None
-    data: _ProtoData03 | None = None
-    metadata: Metadata | None = None
-
-
 class _ProtoMessage03(WireStruct, frozen=True):
     message_id: str
     role: str
@@ -148,17 +131,15 @@ class _ProtoMessage03(WireStruct, frozen=True):
 
 # ProtoJSON tells objects by the member that holds them; so those of JSON-RPC lose their `kind`.
 class _ProtoTask03(_Task03, frozen=True, tag=False):
-    pass
+    """A task without its kind."""
 
 
 class _ProtoStatusUpdate03(_StatusUpdate03, frozen=True, tag=False):
-    pass
+    """A change of status without its kind."""
 
 
-class _ProtoArtifactUpdate03(WireStruct, frozen=True):
-    task_id: str
-    context_id: str
-    artifact: _Artifact03
+class _ProtoArtifactUpdate03(_ArtifactUpdate03, frozen=True, tag=False):
+    # Members that have their default are left out; in the order of the wire, as the last is one of them.
     append: bool = False
     last_chunk: bool = False
     metadata: Metadata | None = None
@@ -171,7 +152,7 @@ class Writer03:
     _roles: Mapping[t.Role | None, str] = {t.Role.USER: "user", t.Role.AGENT: "agent", None: "agent"}
     _task_type: type[_Task03] = _Task03
     _status_type: type[_StatusUpdate03] = _StatusUpdate03
-    _artifact_type: type[_ArtifactUpdate03 | _ProtoArtifactUpdate03] = _ArtifactUpdate03
+    _artifact_type: type[_ArtifactUpdate03] = _ArtifactUpdate03
 
     def task(self, task: t.Task) -> bytes:
         """See `Writer`."""
@@ -278,11 +259,12 @@ class Writer03:
 
     def _part(self, part: t.Part) -> _Written:
         if part.text is not None:
-            written = _TextPart03(part.text, _part_metadata(part))
+            written = _Part03("text", part.text, None, None, _part_metadata(part))
         elif part.data is not UNSET:
-            written = _DataPart03(_data_object(part.data), _part_metadata(part))
+            written = _Part03("data", None, None, _data_object(part.data), _part_metadata(part))
         else:
-            written = _FilePart03(_File03(part.raw, part.url, part.media_type, part.filename), part.metadata)
+            file = _File03(part.raw, part.url, part.media_type, part.filename)
+            written = _Part03("file", None, file, None, part.metadata)
         return _with_extra(written, part.extra) if part.extra else written
 
 
@@ -312,13 +294,12 @@ class ProtoWriter03(Writer03):
 
     def _part(self, part: t.Part) -> _Written:
         if part.text is not None:
-            written = _ProtoPart03(text=part.text, metadata=_part_metadata(part))
+            written = _Part03("", part.text, None, None, _part_metadata(part))
         elif part.data is not UNSET:
-            data = _ProtoData03(_data_object(part.data))
-            written = _ProtoPart03(data=data, metadata=_part_metadata(part))
+            written = _Part03("", None, None, {"data": _data_object(part.data)}, _part_metadata(part))
         else:
             file = _ProtoFile03(part.raw, part.url, part.media_type, part.filename)
-            written = _ProtoPart03(file=file, metadata=part.metadata)
+            written = _Part03("", None, file, None, part.metadata)
         return _with_extra(written, part.extra) if part.extra else written
 
 
