@@ -24,6 +24,15 @@ _CHECKS_LIMIT = 10_000
 _LISTED = 16
 _DEFS = "#/$defs/"
 _Type = Literal["object", "array", "string", "number", "integer", "boolean", "null"]
+_TYPES: dict[_Type, type | tuple[type, ...]] = {
+    "object": dict,
+    "array": list,
+    "string": str,
+    "number": (int, float),
+    "integer": int,
+    "boolean": bool,
+    "null": type(None),
+}
 # Where a value does not fit, and why.
 Mismatch = tuple[str, str]
 
@@ -110,9 +119,8 @@ class _Validation:
             return "", "takes too long to check"
         if isinstance(schema, bool):
             return None if schema else ("", "is not known here")
-        for why in _shallow(schema, value):
-            return "", why
-        return next(self._deep(schema, value), None)
+        why = next(_shallow(schema, value), "")
+        return ("", why) if why else next(self._deep(schema, value), None)
 
     def _deep(self, schema: Schema, value: object) -> Iterator[Mismatch]:
         for one in schema.all_of:
@@ -148,9 +156,7 @@ def _members(schema: Schema, value: object) -> Iterator[tuple[str | int, Schema 
 
 def _shallow(schema: Schema, value: object) -> Iterator[str]:
     """Why a value does not fit, its members left aside."""
-    types: list[_Type] | None = (
-        schema.type if isinstance(schema.type, list) else schema.type and [schema.type]
-    )
+    types: list[_Type] | None = [schema.type] if isinstance(schema.type, str) else schema.type
     if types is not None and not any(_is_of(name, value) for name in types):
         yield f"must be of the type {' or '.join(types)}"
     if schema.enum is not None and not any(_same(one, value) for one in schema.enum):
@@ -180,22 +186,12 @@ def _out_of(number: float, least: float | None, most: float | None, of: str = ""
 
 
 def _is_of(name: _Type, value: object) -> bool:
-    match name:
-        case "object":
-            return isinstance(value, dict)
-        case "array":
-            return isinstance(value, list)
-        case "string":
-            return isinstance(value, str)
-        case "boolean":
-            return isinstance(value, bool)
-        case "null":
-            return value is None
-        case "number":
-            return isinstance(value, int | float) and not isinstance(value, bool)
-        case "integer":
-            whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-            return whole and not isinstance(value, bool)
+    # To Python a boolean is a number too, and to JSON a number without a fraction is an integer.
+    if isinstance(value, bool):
+        return name == "boolean"
+    return isinstance(value, _TYPES[name]) or (
+        name == "integer" and isinstance(value, float) and value.is_integer()
+    )
 
 
 def _same(one: object, other: object) -> bool:
