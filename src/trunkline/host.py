@@ -38,7 +38,7 @@ from trunkline.http.mounts import PUBLIC, App, Mount, Mounts, Route
 from trunkline.mcp.mount import McpMount, MetadataMount
 from trunkline.mcp.watched import WatchedServers
 from trunkline.net.egress import Egress
-from trunkline.net.tenant_fetchers import TenantFetchers
+from trunkline.net.fetch import TenantFetchers
 from trunkline.peer.callbacks import Callbacks, Following
 from trunkline.run.executor import Executor
 from trunkline.run.hops import Bounds

@@ -14,7 +14,7 @@ from trunkline.flow.engine.parts import FlowParts, WorkflowRefs
 from trunkline.flow.fetched import FetchedWorkflows
 from trunkline.flow.jq.filters import Filters
 from trunkline.flow.port import WAIT_S, FlowPort
-from trunkline.net.tenant_fetchers import FetcherOf
+from trunkline.net.fetch import FetcherOf
 from trunkline.run.node import HostedAgent
 from trunkline.run.runner import Runner
 from trunkline.store.parts import Docs

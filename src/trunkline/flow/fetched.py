@@ -11,7 +11,7 @@ from trunkline.flow.definition.signing import SignaturePolicy
 from trunkline.flow.definitions import LARGEST, Definitions, Loaded, beside
 from trunkline.flow.engine.parts import WorkflowRefs
 from trunkline.net.egress import shown
-from trunkline.net.tenant_fetchers import FetcherOf
+from trunkline.net.fetch import FetcherOf
 
 _HEADERS = (("accept", "application/json"),)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from msgspec import Struct
@@ -133,6 +133,36 @@ class Fetcher:
             finally:
                 await response.close()
         return FullResponse(response.status, response.headers, body), is_whole
+
+
+FetcherOf = Callable[[str], Fetcher]
+
+
+class TenantFetchers:
+    """Fetches and posts for each tenant where its rule allows; those without one of their own share one."""
+
+    def __init__(self, egress: Egress, *, timeout_s: float) -> None:
+        """Take the rule of everybody, until somebody says by `egress_of` that a tenant has another."""
+        self.shared = Fetcher(egress, timeout_s=timeout_s)
+        self.egress_of: Callable[[str], Egress] = lambda tenant: egress
+        self._egress = egress
+        self._timeout_s = timeout_s
+        self._own: dict[str, Fetcher] = {}
+
+    def find(self, tenant: str) -> Fetcher:
+        """The fetcher that obeys the rule of a tenant; each has one rule object, which may change."""
+        egress = self.egress_of(tenant)
+        if egress is self._egress:
+            return self.shared
+        if tenant not in self._own:
+            # Not the connections of others: what is open is not judged again.
+            self._own[tenant] = Fetcher(egress, timeout_s=self._timeout_s)
+        return self._own[tenant]
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for one in (self.shared, *self._own.values()):
+            await one.close()
 
 
 def _unanswered(request: HttpRequest, error: Unreachable) -> Unreachable:

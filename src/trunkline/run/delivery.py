@@ -20,8 +20,8 @@ from trunkline.errors import Misuse, StoreError, Unreachable
 from trunkline.log.notifications import DeletePush
 from trunkline.log.notifications import lane as lane_of
 from trunkline.net.breaker import Breaker
+from trunkline.net.fetch import FetcherOf
 from trunkline.net.resolver import on_behalf_of
-from trunkline.net.tenant_fetchers import FetcherOf
 from trunkline.run.feed import Feed
 from trunkline.run.notification import NotificationComposer, OutgoingNotification
 from trunkline.run.retry import BUSY, GONE, Attempt, RetrySchedule, patience_ms

@@ -13,7 +13,7 @@ from trunkline.clock import Ids, now_ms
 from trunkline.config import Settings
 from trunkline.errors import Misuse
 from trunkline.net.breaker import Breaker
-from trunkline.net.tenant_fetchers import FetcherOf
+from trunkline.net.fetch import FetcherOf
 from trunkline.run.delivery import DeliveryCounts, DeliveryWorker
 from trunkline.run.notification import NotificationComposer
 from trunkline.run.push_configs import PushConfigs

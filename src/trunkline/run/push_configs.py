@@ -18,7 +18,7 @@ from trunkline.log.events import PushTarget
 from trunkline.log.fold import NOBODY
 from trunkline.log.notifications import DeletePush, SetPush
 from trunkline.net.egress import refusal_text
-from trunkline.net.tenant_fetchers import FetcherOf
+from trunkline.net.fetch import FetcherOf
 from trunkline.run.feed import Feed
 from trunkline.run.tasks import Tasks
 from trunkline.wire.types import PushConfig

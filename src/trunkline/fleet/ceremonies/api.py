@@ -35,7 +35,7 @@ from trunkline.fleet.ceremonies.scheduler import Scheduler, subject
 from trunkline.fleet.journal import Journal
 from trunkline.fleet.route import api_route
 from trunkline.net.egress import refusal_text, target
-from trunkline.net.tenant_fetchers import FetcherOf
+from trunkline.net.fetch import FetcherOf
 from trunkline.store.parts import Clock
 from trunkline.wire.spellings import timestamp
 

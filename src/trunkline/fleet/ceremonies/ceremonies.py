@@ -12,8 +12,7 @@ from trunkline.fleet.ceremonies.files import CeremonyFiles
 from trunkline.fleet.ceremonies.reports import RunReports
 from trunkline.fleet.ceremonies.scheduler import AgentsOf, OpenTask, Scheduler, StopTask
 from trunkline.fleet.route import routes_of
-from trunkline.net.fetch import Fetcher
-from trunkline.net.tenant_fetchers import FetcherOf
+from trunkline.net.fetch import Fetcher, FetcherOf
 from trunkline.store.base import Store
 
 

@@ -11,8 +11,7 @@ from trunkline.fleet.ceremonies.scheduler import Fire
 from trunkline.fleet.routing.choose import fan_out
 from trunkline.fleet.routing.dispatcher import Dispatcher, DispatchOrder
 from trunkline.fleet.routing.standings import CatalogueFleet
-from trunkline.net.fetch import Fetcher
-from trunkline.net.tenant_fetchers import FetcherOf
+from trunkline.net.fetch import Fetcher, FetcherOf
 from trunkline.run.runner import Runner
 
 

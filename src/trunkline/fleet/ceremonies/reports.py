@@ -11,8 +11,7 @@ import msgspec
 from trunkline.errors import Unreachable
 from trunkline.fleet.ceremonies.ceremony import Ceremony
 from trunkline.fleet.ceremonies.runs import CeremonyReport
-from trunkline.net.fetch import Fetcher
-from trunkline.net.tenant_fetchers import FetcherOf
+from trunkline.net.fetch import Fetcher, FetcherOf
 
 log = logging.getLogger("trunkline.fleet")
 _HEADERS = [("Content-Type", "application/json")]

@@ -10,7 +10,7 @@ import pytest
 
 from trunkline.errors import Unreachable
 from trunkline.net.egress import Egress
-from trunkline.net.tenant_fetchers import TenantFetchers
+from trunkline.net.fetch import TenantFetchers
 
 
 @asynccontextmanager
