@@ -248,7 +248,8 @@ class Egress:
 
     async def _judged(self, host: str, port: int, resolver: Resolver) -> Sequence[str]:
         try:
-            if _is_address(host):
+            # An address in its usual spelling: there is nothing to look up.
+            if _address(host) is not None:
                 found: Sequence[str] = [host]
             else:
                 async with asyncio.timeout(self._name_s):
@@ -276,21 +277,16 @@ class Egress:
         raise Unreachable(message, reason="refused")
 
     def _is_allowed(self, address: str) -> bool:
-        """Whether the operator has allowed its network; a zone id or a text in no network is in none."""
-        try:
-            found = ip_address(address)
-        except ValueError:
-            return False
-        return "%" not in address and any(found in network for network in self._networks)
+        """Whether the operator has allowed its network; one with a zone id, and what is none, is in none."""
+        found = None if "%" in address else _address(address)
+        return found is not None and any(found in network for network in self._networks)
 
 
-def _is_address(host: str) -> bool:
-    """Whether a host is an address in its usual spelling: there is nothing to look up."""
+def _address(text: str) -> IPv4Address | IPv6Address | None:
     try:
-        ip_address(host)
+        return ip_address(text)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _host(text: str) -> str | None:
@@ -318,8 +314,7 @@ def judge(address: str) -> str:
     """Why this address may not be dialled, in a word or two; empty if it may."""
     if "%" in address:
         return "zone id"
-    try:
-        found = ip_address(address)
-    except ValueError:
+    found = _address(address)
+    if found is None:
         return "malformed"
     return next((why for network, why in _RANGES if found in network), "")

@@ -31,7 +31,7 @@ class InProcessHttpClient:
         self._origin = target(base).origin if base else ""
         if base and target(base).path != b"/":
             raise Misuse(f"base is an origin such as {BASE}, without a path")
-        self._requests: set[_InProcessRequest] = set()
+        self._requests: dict[_InProcessRequest, asyncio.Task[None]] = {}
 
     async def open(self, request: HttpRequest) -> InProcessResponse:
         """See `HttpClient`. What the application raises is `sent`, with its cause."""
@@ -39,8 +39,7 @@ class InProcessHttpClient:
         if self._origin and at.origin != self._origin:
             raise Unreachable(f"{at.host}: only {self._origin} is in this process", reason="connect")
         running = _InProcessRequest(at, request)
-        self._requests.add(running)
-        running.task = asyncio.get_running_loop().create_task(self._serve(running))
+        self._requests[running] = asyncio.get_running_loop().create_task(self._serve(running))
         try:
             status, headers = await running.head
         except BaseException:
@@ -59,16 +58,14 @@ class InProcessHttpClient:
             if not running.finish(error):
                 log.error("inside.broke", exc_info=error)
         finally:
-            self._requests.discard(running)
+            del self._requests[running]
 
     async def close(self) -> None:
         """Leave every request, and wait until its application has noticed."""
-        requests = list(self._requests)
-        for running in requests:
+        for running in self._requests:
             running.leave()
-        tasks = [running.task for running in requests if running.task is not None]
-        if tasks:
-            _, deaf = await asyncio.wait(tasks, timeout=LEAVE_S)
+        if self._requests:
+            _, deaf = await asyncio.wait(self._requests.values(), timeout=LEAVE_S)
             for task in deaf:
                 task.cancel()
             await asyncio.gather(*deaf, return_exceptions=True)
@@ -82,14 +79,13 @@ class _InProcessRequest:
         self.scope = _scope(at, request)
         self._host = at.host
         self.head: asyncio.Future[tuple[int, dict[str, str]]] = loop.create_future()
-        self.body = Body(loop, self._host, self._make_room)
-        self.task: asyncio.Task[None] | None = None
+        self._room = asyncio.Event()
+        self._room.set()
+        self.body = Body(loop, self._host, self._room.set)
         self.ended = asyncio.Event()
         self._begun: tuple[int, dict[str, str]] | None = None
         self._asked: bytes | None = request.body or b""
         self._left = asyncio.Event()
-        self._room = asyncio.Event()
-        self._room.set()
 
     async def receive(self) -> dict[str, Any]:
         if self._asked is not None:
@@ -124,26 +120,22 @@ class _InProcessRequest:
             self._room.clear()
             await self._room.wait()
 
-    def _make_room(self) -> None:
-        self._room.set()
-
     def finish(self, error: BaseException | None) -> bool:
         """The application has returned; true if somebody hears of the error."""
-        told = True
+        told = not self.head.done() or not self.body.whole
         if not self.head.done():
             why = "the application broke" if error else "the application returned without an answer"
-            failure = Unreachable(f"{self._host}: {why}", reason="sent")
-            failure.__cause__ = error
-            self.head.set_exception(failure)
+            self.head.set_exception(self._failure(why, "sent", error))
         elif not self.body.whole:
-            failure = Unreachable(f"{self._host}: the answer ends too soon", reason="protocol")
-            failure.__cause__ = error
-            self.body.end(failure)
-        else:
-            told = False
+            self.body.end(self._failure("the answer ends too soon", "protocol", error))
         self._left.set()
         self.ended.set()
         return told
+
+    def _failure(self, why: str, reason: str, cause: BaseException | None) -> Unreachable:
+        failure = Unreachable(f"{self._host}: {why}", reason=reason)
+        failure.__cause__ = cause
+        return failure
 
     def leave(self) -> None:
         """Leave: nobody waits any longer, which to the application is a disconnect."""
