@@ -180,12 +180,9 @@ def _parts(output: object) -> tuple[Part, ...]:
     if not isinstance(output, dict):
         return (Part(text=output) if isinstance(output, str) else Part(data=output),)
     rest = dict(cast("Metadata", output))
-    text = rest.pop("text", None)
-    if not isinstance(text, str):
-        rest, text = dict(cast("Metadata", output)), None
     # It says again what the status says.
     rest.pop("delegate_status", None)
-    spoken = () if text is None else (Part(text=text),)
+    spoken = (Part(text=rest.pop("text")),) if isinstance(rest.get("text"), str) else ()
     return (*spoken, Part(data=rest)) if rest else spoken
 
 

@@ -117,14 +117,13 @@ def read_answer(question: Question, message: Message) -> object:
         InvalidParams: it is none of the choices, or does not fit.
     """
     data = [(place, part.data) for place, part in enumerate(message.parts) if part.data is not UNSET]
-    text = "\n".join([part.text for part in message.parts if part.text is not None])
-    place, given = data[0] if data else (0, text)
+    place, given = data[0] if data else (0, message.text)
     field = f"message.parts[{place}].{'data' if data else 'text'}"
     # The word of who was asked, whatever the schema would let pass.
     if (rejection := _rejection(given)) is not None:
         return rejection
     found = _fitting(question, given, field, is_text=not data)
-    return found if question.schema or question.choices else text
+    return found if question.schema or question.choices else message.text
 
 
 def _fitting(question: Question, given: object, field: str, *, is_text: bool) -> object:

@@ -10,7 +10,7 @@ import binascii
 from typing import Any, NoReturn, cast
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw
 
 from trunkline.errors import InvalidParams
 from trunkline.wire.decode import read_params, read_query
@@ -210,12 +210,14 @@ def read_part(raw: RawPart, path: str, index: int, *, proto: bool) -> Part:
         InvalidParams: it has no content, two contents, or one that contradicts its discriminator.
     """
     data = raw.data
+    absent = (raw.text, raw.raw, raw.url, raw.file).count(None)
     # A null beside another content is a serializer's way to say "not set"; alone it is the value null.
-    if data is None and (raw.text, raw.raw, raw.url, raw.file) != (None, None, None, None):
+    if data is None and absent < 4:
         data = UNSET
-    content = _content(raw, data, path, index)
+    if absent != (3 if data is UNSET else 4):
+        _refuse(path, index, "", "must have exactly one of text, raw, url, data (or file in 0.3)")
     announced = raw.kind or raw.type
-    if announced is not None and content not in _CONTENTS_OF_KIND.get(announced, ()):
+    if announced is not None and (content := _content(raw)) not in _CONTENTS_OF_KIND.get(announced, ()):
         member = "kind" if raw.kind else "type"
         _refuse(path, index, f".{member}", f"{announced!r} does not name its content, which is {content}")
     if raw.file is not None:
@@ -236,22 +238,15 @@ def read_part(raw: RawPart, path: str, index: int, *, proto: bool) -> Part:
     )
 
 
-def _content(raw: RawPart, data: Any | UnsetType, path: str, index: int) -> str:
-    found = ""
-    count = 0
+def _content(raw: RawPart) -> str:
+    """Which content a part has."""
     if raw.text is not None:
-        found, count = "text", 1
+        return "text"
     if raw.raw is not None:
-        found, count = "raw", count + 1
+        return "raw"
     if raw.url is not None:
-        found, count = "url", count + 1
-    if raw.file is not None:
-        found, count = "file", count + 1
-    if data is not UNSET:
-        found, count = "data", count + 1
-    if count != 1:
-        _refuse(path, index, "", "must have exactly one of text, raw, url, data (or file in 0.3)")
-    return found
+        return "url"
+    return "data" if raw.file is None else "file"
 
 
 def _file_part(raw: RawPart, file: RawFile, path: str, index: int) -> Part:
