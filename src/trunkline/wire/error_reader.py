@@ -106,16 +106,14 @@ def read_content(value: object) -> ErrorContent:
     message = _text(given, "message", "detail", "title", "error", "error_description")
     code = given.get("code")
     info, field = _details(given.get("details"), given.get("data"))
-    metadata = info.get("metadata")
+    metadata = as_object(info.get("metadata"))
     return ErrorContent(
         message,
         code if isinstance(code, int) and not isinstance(code, bool) else 0,
         _text(given, "type", "name"),
         _text(info, "reason") or _text(given, "reason"),
         field,
-        {name: text for name, text in cast("dict[str, Any]", metadata).items() if isinstance(text, str)}
-        if isinstance(metadata, dict)
-        else {},
+        {name: text for name, text in metadata.items() if isinstance(text, str)},
     )
 
 
@@ -172,17 +170,11 @@ def _details(*places: object) -> tuple[dict[str, Any], str]:
     info: dict[str, Any] = {}
     field = ""
     for place in places:
-        items = cast("list[object]", place) if isinstance(place, list) else [place]
-        for item in items:
-            if not isinstance(item, dict):
-                continue
-            known = cast("dict[str, Any]", item)
+        for known in map(as_object, as_list(place) or [place]):
             if isinstance(known.get("reason"), str):
                 info = info or known
-            violations = known.get("fieldViolations") or known.get("field_violations")
-            listed = cast("list[object]", violations) if isinstance(violations, list) else []
-            if listed and isinstance(listed[0], dict):
-                field = field or _text(cast("dict[str, Any]", listed[0]), "field")
+            violations = as_list(known.get("fieldViolations") or known.get("field_violations"))
+            field = field or _text(as_object(violations[0] if violations else None), "field")
     return info, field
 
 
@@ -192,6 +184,16 @@ def _text(given: dict[str, Any], *names: str) -> str:
         if isinstance(found, str) and found:
             return found
     return ""
+
+
+def as_object(value: object) -> dict[str, Any]:
+    """What anybody may have sent as an object; an empty one if it is none."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[object]:
+    """What anybody may have sent as a list; an empty one if it is none."""
+    return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def decode_leniently(body: bytes) -> object:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from trunkline.errors import ParseError, Unreadable
 from trunkline.wire.card import SCHEME_WRAPPERS, Extension, Provider, Skill
 from trunkline.wire.decode import DECODE_ERRORS, check_structure
-from trunkline.wire.error_reader import excerpt
+from trunkline.wire.error_reader import as_list, as_object, excerpt
 
 _CAPITAL = re.compile(r"([A-Z])")
 # Whoever looks for one that works tries them in turn: a card must not send callers all over the world.
@@ -107,7 +107,7 @@ class _CardReader:
     def card(self) -> PeerCard:
         """The whole card."""
         document = self._document
-        capabilities = members(take(document, "capabilities"))
+        capabilities = members(document, "capabilities")
         if "capabilities" not in document:
             self._odd("capabilities are missing: it is taken to neither stream nor push")
         schemes, requirements = read_security(document, self._odd)
@@ -117,14 +117,14 @@ class _CardReader:
             version=self._text("version"),
             interfaces=self._interfaces(),
             skills=self._skills(),
-            default_input_modes=texts(take(document, "defaultInputModes")),
-            default_output_modes=texts(take(document, "defaultOutputModes")),
+            default_input_modes=texts(document, "defaultInputModes"),
+            default_output_modes=texts(document, "defaultOutputModes"),
             streaming=self._flag(capabilities, "streaming"),
             push=self._flag(capabilities, "pushNotifications"),
             extended_card=self._flag(capabilities, "extendedAgentCard")
             or self._flag(document, "supportsAuthenticatedExtendedCard"),
             extensions=_extensions(capabilities),
-            provider=_provider(take(document, "provider")),
+            provider=_provider(document),
             schemes=schemes,
             requirements=requirements,
             oddities=tuple(self._oddities),
@@ -136,11 +136,10 @@ class _CardReader:
             self._oddities.append(what)
 
     def _text(self, name: str) -> str:
-        found = take(self._document, name)
-        if isinstance(found, str) and found:
-            return found
-        self._odd(f"{name} is missing" if found is None else f"{name} is no text")
-        return ""
+        found = text(self._document, name)
+        if not found:
+            self._odd(f"{name} is missing" if take(self._document, name) is None else f"{name} is no text")
+        return found
 
     def _flag(self, holder: dict[str, Any], name: str) -> bool:
         found = take(holder, name)
@@ -150,7 +149,7 @@ class _CardReader:
         return found is True
 
     def _interfaces(self) -> tuple[Interface, ...]:
-        listed = [self._interface(one) for one in items(take(self._document, "supportedInterfaces"))]
+        listed = [self._interface(one) for one in items(self._document, "supportedInterfaces")]
         found = [one for one in listed if one is not None]
         known = {(one.url.rstrip("/"), one.binding, one.version[:1]) for one in found}
         for one in self._old_interfaces(alone=not found):
@@ -165,23 +164,23 @@ class _CardReader:
         return tuple(found[:INTERFACES])
 
     def _interface(self, given: dict[str, Any]) -> Interface | None:
-        url = text(take(given, "url"))
+        url = text(given, "url")
         if not url:
             self._odd("supportedInterfaces: an entry has no url")
             return None
-        version = _version(take(given, "protocolVersion"))
+        version = _version(given)
         if not version:
             self._odd("supportedInterfaces: an entry has no protocolVersion")
-        binding = text(take(given, "protocolBinding")) or text(take(given, "transport"))
+        binding = text(given, "protocolBinding", "transport")
         if not binding:
             self._odd("supportedInterfaces: an entry has no protocolBinding; JSONRPC is taken")
-        return Interface(url, _binding(binding), version, text(take(given, "tenant")))
+        return Interface(url, _binding(binding), version, text(given, "tenant"))
 
     def _old_interfaces(self, *, alone: bool) -> list[Interface]:
         """The interfaces of a card of 0.3 and before: one address, and others beside it."""
         document = self._document
-        url = text(take(document, "url"))
-        version = _version(take(document, "protocolVersion"))
+        url = text(document, "url")
+        version = _version(document)
         if not url:
             return []
         words = ""
@@ -192,11 +191,11 @@ class _CardReader:
         elif version.startswith("1") and alone:
             self._odd(f"protocolVersion is {version} in a card laid out as in 0.3; 0.3 is spoken to it")
             words = "0.3"
-        main = Interface(url, _binding(text(take(document, "preferredTransport"))), version, "", words)
+        main = Interface(url, _binding(text(document, "preferredTransport")), version, "", words)
         others = [
-            Interface(text(take(one, "url")), _binding(text(take(one, "transport"))), version, "", words)
-            for one in items(take(document, "additionalInterfaces"))
-            if text(take(one, "url"))
+            Interface(text(one, "url"), _binding(text(one, "transport")), version, "", words)
+            for one in items(document, "additionalInterfaces")
+            if text(one, "url")
         ]
         return [main, *others]
 
@@ -204,22 +203,22 @@ class _CardReader:
         if "skills" not in self._document:
             self._odd("skills are missing")
         found: list[Skill] = []
-        for one in items(take(self._document, "skills")):
-            skill_id = text(take(one, "id")) or text(take(one, "name"))
+        for one in items(self._document, "skills"):
+            skill_id = text(one, "id", "name")
             if not skill_id:
                 self._odd("skills: one has neither id nor name")
                 continue
-            if not text(take(one, "id")):
+            if not text(one, "id"):
                 self._odd(f"skills: {skill_id!a} has no id")
             found.append(
                 Skill(
                     skill_id,
-                    text(take(one, "name")) or skill_id,
-                    text(take(one, "description")),
-                    texts(take(one, "tags")),
-                    texts(take(one, "examples")),
-                    texts(take(one, "inputModes")),
-                    texts(take(one, "outputModes")),
+                    text(one, "name") or skill_id,
+                    text(one, "description"),
+                    texts(one, "tags"),
+                    texts(one, "examples"),
+                    texts(one, "inputModes"),
+                    texts(one, "outputModes"),
                 )
             )
         return tuple(found)
@@ -230,32 +229,32 @@ def _binding(given: str) -> str:
     return _BINDINGS.get(plain, given) if plain else "JSONRPC"
 
 
-def _version(given: object) -> str:
+def _version(given: dict[str, Any]) -> str:
+    found = take(given, "protocolVersion")
     # A number is a text whose quotes were forgotten.
-    if isinstance(given, int | float) and not isinstance(given, bool):
-        return str(given)
-    return text(given).strip().removeprefix("v")
+    if isinstance(found, int | float) and not isinstance(found, bool):
+        return str(found)
+    return text(given, "protocolVersion").strip().removeprefix("v")
 
 
 def _extensions(capabilities: dict[str, Any]) -> tuple[Extension, ...]:
     return tuple(
         Extension(
-            text(take(one, "uri")),
-            text(take(one, "description")),
+            text(one, "uri"),
+            text(one, "description"),
             take(one, "required") is True,
-            members(take(one, "params")) or None,
+            members(one, "params") or None,
         )
-        for one in items(take(capabilities, "extensions"))
-        if text(take(one, "uri"))
+        for one in items(capabilities, "extensions")
+        if text(one, "uri")
     )
 
 
-def _provider(given: object) -> Provider | None:
-    if isinstance(given, str) and given:
-        return Provider(given, "")
-    known = members(given)
-    name = text(take(known, "organization")) or text(take(known, "name"))
-    return Provider(name, text(take(known, "url"))) if name else None
+def _provider(document: dict[str, Any]) -> Provider | None:
+    given = members(document, "provider")
+    # Some give no more than its name.
+    name = text(given, "organization", "name") or text(document, "provider")
+    return Provider(name, text(given, "url")) if name else None
 
 
 _KINDS = {kind.lower(): kind for kind in SCHEME_WRAPPERS}
@@ -274,19 +273,19 @@ def read_security(
 ) -> tuple[dict[str, PeerScheme], Requirements]:
     """The schemes of a card by name, and which of them go together; `odd` is told what is unusual."""
     schemes: dict[str, PeerScheme] = {}
-    for name, given in members(take(document, "securitySchemes")).items():
-        scheme = _scheme(members(given))
+    for name, given in members(document, "securitySchemes").items():
+        scheme = _scheme(given)
         if scheme is None:
             odd(f"securitySchemes: {name!a} is of no known kind")
         else:
             schemes[name] = scheme
     requirements = tuple(
-        tuple(members(take(one, "schemes"))) if "schemes" in one else tuple(one)
-        for one in items(take(document, "securityRequirements")) or items(take(document, "security"))
+        tuple(members(one, "schemes")) if "schemes" in one else tuple(one)
+        for one in items(document, "securityRequirements") or items(document, "security")
     )
     if schemes or requirements:
         return schemes, requirements
-    for word in texts(take(members(take(document, "authentication")), "schemes")):
+    for word in texts(members(document, "authentication"), "schemes"):
         known = _OLD.get("".join(letter for letter in word.lower() if letter.isalnum()))
         odd(f"authentication.schemes, as before 0.2.5, asks for {word!a}")
         if known is not None:
@@ -294,30 +293,30 @@ def read_security(
     return schemes, tuple((name,) for name in schemes)
 
 
-def _scheme(given: dict[str, Any]) -> PeerScheme | None:
+def _scheme(value: object) -> PeerScheme | None:
     """A scheme in the wrapper of 1.0 or with the `type` of 0.3."""
+    given = as_object(value)
     for kind, wrapper in SCHEME_WRAPPERS.items():
         inner = take(given, wrapper)
         if isinstance(inner, dict):
             return _of_kind(kind, cast("dict[str, Any]", inner))
-    kind = _KINDS.get(text(take(given, "type")).lower(), "")
+    kind = _KINDS.get(text(given, "type").lower(), "")
     return _of_kind(kind, given) if kind else None
 
 
 def _of_kind(kind: str, given: dict[str, Any]) -> PeerScheme:
     if kind == "apiKey":
-        place = text(take(given, "location")) or text(take(given, "in")) or "header"
-        return PeerScheme(kind, place=place, name=text(take(given, "name")))
+        place = text(given, "location", "in") or "header"
+        return PeerScheme(kind, place=place, name=text(given, "name"))
     if kind == "http":
-        return PeerScheme(kind, scheme=text(take(given, "scheme")))
+        return PeerScheme(kind, scheme=text(given, "scheme"))
     if kind == "oauth2":
-        flow = members(take(members(take(given, "flows")), "clientCredentials"))
-        found = take(flow, "scopes")
-        scopes = tuple(cast("dict[str, Any]", found)) if isinstance(found, dict) else texts(found)
-        metadata = text(take(given, "oauth2MetadataUrl"))
-        return PeerScheme(kind, token_url=text(take(flow, "tokenUrl")), scopes=scopes, discovery_url=metadata)
+        flow = members(members(given, "flows"), "clientCredentials")
+        scopes = tuple(members(flow, "scopes")) or texts(flow, "scopes")
+        metadata = text(given, "oauth2MetadataUrl")
+        return PeerScheme(kind, token_url=text(flow, "tokenUrl"), scopes=scopes, discovery_url=metadata)
     if kind == "openIdConnect":
-        return PeerScheme(kind, discovery_url=text(take(given, "openIdConnectUrl")))
+        return PeerScheme(kind, discovery_url=text(given, "openIdConnectUrl"))
     return PeerScheme(kind)
 
 
@@ -327,25 +326,24 @@ def take(given: dict[str, Any], name: str) -> object:
     return given.get(_CAPITAL.sub(r"_\1", name).lower()) if found is None else found
 
 
-def text(value: object) -> str:
-    """A text; nothing if it is none."""
-    return value if isinstance(value, str) else ""
+def text(given: dict[str, Any], *names: str) -> str:
+    """The first of these members that is a text and not empty; nothing if none is."""
+    found = [take(given, name) for name in names]
+    return next((one for one in found if isinstance(one, str) and one), "")
 
 
-def texts(value: object) -> tuple[str, ...]:
-    """The texts in a list; a lone one counts as a list of it."""
-    if isinstance(value, str):
-        return (value,) if value else ()
-    listed = cast("list[object]", value) if isinstance(value, list) else []
+def texts(given: dict[str, Any], name: str) -> tuple[str, ...]:
+    """The texts in a member that is a list; a lone one counts as a list of it."""
+    found = take(given, name)
+    listed = [found] if isinstance(found, str) and found else as_list(found)
     return tuple(one for one in listed if isinstance(one, str))
 
 
-def members(value: object) -> dict[str, Any]:
-    """An object; an empty one if it is none."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+def members(given: dict[str, Any], name: str) -> dict[str, Any]:
+    """A member that is an object; an empty one if it is none."""
+    return as_object(take(given, name))
 
 
-def items(value: object) -> list[dict[str, Any]]:
-    """The objects in a list; none if it is no list."""
-    listed = cast("list[object]", value) if isinstance(value, list) else []
-    return [cast("dict[str, Any]", one) for one in listed if isinstance(one, dict)]
+def items(given: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """The objects in a member that is a list; none if it is no list."""
+    return [cast("dict[str, Any]", one) for one in as_list(take(given, name)) if isinstance(one, dict)]

@@ -14,6 +14,7 @@ from msgspec import UNSET, Struct
 
 from trunkline.errors import InvalidParams, Misuse, ParseError
 from trunkline.wire.decode import DECODE_ERRORS, check_structure
+from trunkline.wire.error_reader import as_list, as_object
 from trunkline.wire.json_schema import mismatch, read_schema
 from trunkline.wire.types import Message, Metadata, Part
 
@@ -97,15 +98,13 @@ def is_question_part(part: Part) -> bool:
 def read_question(message: Message) -> Question:
     """The question that a message asks, of whichever agent; what cannot be read of it is left out."""
     text = "".join([part.text for part in message.parts if part.text is not None])
-    told = next((part.data for part in message.parts if is_question_part(part)), None)
-    body = cast("Metadata", told) if isinstance(told, dict) else {}
-    schema, choices, deadline = body.get("schema"), body.get("choices"), body.get("deadline")
-    several = cast("list[object]", choices) if isinstance(choices, list) else []
+    body = as_object(next((part.data for part in message.parts if is_question_part(part)), None))
+    schema, deadline = body.get("schema"), body.get("deadline")
     return Question(
         text,
         id=answered_question(message),
         schema=cast("Metadata", schema) if isinstance(schema, dict) else None,
-        choices=[one for one in several if isinstance(one, str)],
+        choices=[one for one in as_list(body.get("choices")) if isinstance(one, str)],
         deadline=deadline if isinstance(deadline, str) else "",
     )
 
