@@ -12,7 +12,7 @@ from trunkline.errors import InvalidParams
 from trunkline.wire import requests
 from trunkline.wire import types as t
 from trunkline.wire.operations import Operation, match
-from trunkline.wire.push import read_push_query, read_push_request
+from trunkline.wire.push import read_push_query, read_push_request, write_push_request
 from trunkline.wire.read import read_list_query, read_send, read_task_query
 from trunkline.wire.writer import Dialect
 
@@ -169,7 +169,7 @@ def test_queries_are_read_as_they_are_asked(dialect: Dialect, task_id: str, leng
     push = t.PushQuery(task_id, "c", tenant)
     assert read_push_query(requests.push_params(push, dialect)) == push
     request = t.PushRequest(task_id, CONFIG, tenant)
-    assert read_push_request(requests.set_push_params(request, dialect)) == request
+    assert read_push_request(write_push_request(request, dialect)) == request
 
 
 QUERY = t.ListQuery("c", t.TaskState.INPUT_REQUIRED, 7, "next", 0, 1_700_000_000_123, True)

@@ -27,6 +27,7 @@ from trunkline.wire import requests
 from trunkline.wire.answers import Notice
 from trunkline.wire.operations import METHODS_V03, METHODS_V1, Operation
 from trunkline.wire.peer_card import Interface, PeerCard, read_card
+from trunkline.wire.push import write_push_request
 from trunkline.wire.replies import read_config, read_configs, read_page, rpc_notice, rpc_result, task_of
 from trunkline.wire.types import (
     ListQuery,
@@ -119,7 +120,7 @@ class JsonRpcTransport:
 
     async def set_push(self, request: PushRequest, call: Call) -> PushConfig:
         """Have a webhook told of a task."""
-        params = requests.set_push_params(self._at_home(request), self._dialect)
+        params = write_push_request(self._at_home(request), self._dialect)
         return read_config(await self._result(Operation.PUSH_SET, params, call))
 
     async def get_push(self, query: PushQuery, call: Call) -> PushConfig:

@@ -120,11 +120,6 @@ def push_params(query: PushQuery, dialect: Dialect) -> bytes:
     return _encode(_PushParams03(query.task_id, query.config_id))
 
 
-def set_push_params(request: PushRequest, dialect: Dialect) -> bytes:
-    """Params of setting a push config."""
-    return write_push_request(request, dialect)
-
-
 def card_params(tenant: str, dialect: Dialect) -> bytes:
     """Params of asking for the extended card."""
     return _encode({"tenant": tenant} if tenant and dialect is Dialect.V1 else {})
