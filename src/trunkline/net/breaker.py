@@ -6,6 +6,8 @@ fails.
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 FAILURES = 10
 FIRST_PAUSE_S = 10.0
 LONGEST_PAUSE_S = 300.0
@@ -14,15 +16,12 @@ TRY_S = 60.0
 TARGETS = 4096
 
 
-class _TargetState:
-    __slots__ = ("failures", "pause_s", "trying", "until")
-
-    def __init__(self) -> None:
-        self.failures = 0
-        # Above zero while its breaker is open.
-        self.pause_s = 0.0
-        self.until = 0.0
-        self.trying = False
+class _TargetState(Struct):
+    failures: int = 0
+    # Above zero while its breaker is open.
+    pause_s: float = 0.0
+    until: float = 0.0
+    trying: bool = False
 
     def pause(self, seconds: float, now: float) -> None:
         self.pause_s = seconds

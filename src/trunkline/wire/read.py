@@ -57,13 +57,14 @@ def read_send(body: bytes | Raw | None, dialect: Dialect = Dialect.V1) -> SendRe
     if said is None:
         raise InvalidParams("message is missing", field="message")
     wanted = raw.configuration or _NO_CONFIGURATION
+    hasty = wanted.return_immediately
     proto = dialect is Dialect.V03_PROTO
     return SendRequest(
         message=_message(said, path, raw.context_id or "", dialect),
         accepted_output_modes=wanted.accepted_output_modes or (),
         # In the proto of 0.3 a history length of 0 is the same as none given.
         history_length=(wanted.history_length or None) if proto else wanted.history_length,
-        wait=_wait(wanted),
+        wait=wanted.blocking if hasty is None else not hasty,
         push=None if wanted is _NO_CONFIGURATION else inline_config(wanted),
         metadata=raw.metadata,
         tenant=raw.tenant or "",
@@ -171,12 +172,6 @@ def _context(inner: str, outer: str, path: str) -> str:
         )
     context = inner or outer
     return check_id(context, f"{path}.contextId" if inner else "contextId") if context else ""
-
-
-def _wait(wanted: RawConfiguration) -> bool | None:
-    if wanted.return_immediately is not None:
-        return not wanted.return_immediately
-    return wanted.blocking
 
 
 def _list_query(raw: RawListQuery) -> ListQuery:
