@@ -22,8 +22,6 @@ def report_part(uri: str, body: object) -> Part:
 
 def parts_with_reports(artifact: Artifact) -> tuple[Part, ...]:
     """The parts of an artifact, and as further ones the reports that are in its metadata alone."""
-    if not artifact.extensions:
-        return artifact.parts
     known = [part.data for part in artifact.parts]
     found = _reports(artifact).items()
     more = [report_part(uri, body) for uri, body in found if uri.startswith(URI) and body not in known]

@@ -235,9 +235,10 @@ class Writer03:
         return _Status03(self._states[status.state], said, status.timestamp)
 
     def _artifact(self, artifact: t.Artifact) -> _Artifact03:
+        parts = parts_with_reports(artifact) if artifact.extensions else artifact.parts
         return _Artifact03(
             artifact.artifact_id,
-            [self._part(part) for part in parts_with_reports(artifact)],
+            [self._part(part) for part in parts],
             artifact.name,
             artifact.description,
             artifact.metadata,
