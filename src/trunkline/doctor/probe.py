@@ -27,9 +27,8 @@ from trunkline.doctor.json_access import (
 from trunkline.net.http import Headers, HttpRequest
 from trunkline.wire import sse
 from trunkline.wire.codes import CODES
-from trunkline.wire.operations import METHODS_V03, NAMES, Operation
+from trunkline.wire.operations import METHODS_V03, NAMES, Operation, routes
 from trunkline.wire.requests import RestRequest
-from trunkline.wire.rest import routes
 
 # The extended card in 0.3.
 _CARD_V03 = "/card"
