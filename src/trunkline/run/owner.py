@@ -26,7 +26,6 @@ from trunkline.telemetry import traces
 from trunkline.wire.types import SUBMITTED, TERMINAL, WORKING, Message, TaskState
 
 log = logging.getLogger("trunkline.run")
-_NEW = Again.NO
 
 
 class Owner:
@@ -46,7 +45,7 @@ class Owner:
         left: Callable[[Owner], None],
         *,
         continues: bool,
-        again: Again = _NEW,
+        again: Again = Again.NO,
     ) -> None:
         self.feed = feed
         # The task as recorded.
@@ -341,7 +340,7 @@ class Owner:
             return self._stop
         state = self.state
         try:
-            if self._continues or self._again is not _NEW:
+            if self._continues or self._again is not Again.NO:
                 await self._prepare()
             self.loop.call_soon(self._first_pause)
             if traces.tracing():
