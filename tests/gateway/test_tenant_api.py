@@ -16,9 +16,10 @@ from trunkline.auth.keys import Keyring
 from trunkline.auth.principal import OPERATOR, Principal
 from trunkline.errors import InvalidParams, RouteNotFound, StoreError, Unauthenticated
 from trunkline.fleet.call import ApiCall, PageQuery
+from trunkline.fleet.health.alerts import AlertLimits
 from trunkline.gateway.audit import Audit
 from trunkline.gateway.tenant_api import ADMIN_SCOPES, AuditApi, TenantApi, TenantChange, TenantForm, slug
-from trunkline.gateway.tenants import TenantBook, TenantQuota, TenantSettings, filled
+from trunkline.gateway.tenants import TenantAlerts, TenantBook, TenantQuota, TenantSettings, filled
 from trunkline.store.sqlite.store import SqliteStore
 
 BOSS = Principal("default", "boss", OPERATOR)
@@ -237,11 +238,40 @@ def test_settings_are_kept_shown_and_checked() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"retention": "soon"}, {"egress_networks": ["10.0.0.0/99"]}, {"kinds": ["robot"]}, {"more": 1}],
+    [
+        {"settings": {"retention": "soon"}},
+        {"settings": {"egress_networks": ["10.0.0.0/99"]}},
+        {"settings": {"kinds": ["robot"]}},
+        {"settings": {"more": 1}},
+        {"alerts": {"failure_rate_1h": 1.1}},
+        {"alerts": {"daily_cost_usd": -1}},
+        {"alerts": {"orphaned_skills": 0.5}},
+        {"alerts": {"cooldown": "soon"}},
+        {"alerts": {"more": 1}},
+    ],
 )
 def test_settings_that_do_not_fit(wrong: dict[str, Any]) -> None:
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert({"settings": wrong}, TenantChange)
+        msgspec.convert(wrong, TenantChange)
+
+
+def test_limits_of_alerts_are_kept_shown_and_taken_back() -> None:
+    async def case(desk: Desk) -> None:
+        await desk.api.create(desk.call(), TenantForm(name="acme"))
+        alerts = TenantAlerts(daily_cost_usd=5, cooldown="1h")
+        changed = await desk.api.change(desk.call("acme"), TenantChange(alerts=alerts))
+        assert changed.alerts == alerts == (await desk.api.get(desk.call("acme"))).alerts
+        row = (await desk.rows())[0]
+        assert (row["before"]["alerts"], row["after"]["alerts"]) == (
+            {},
+            {"daily_cost_usd": 5, "cooldown": "1h"},
+        )
+        assert filled(alerts, AlertLimits(orphaned_skills=3)) == AlertLimits(
+            daily_cost_usd=5, cooldown="1h", orphaned_skills=3
+        )
+        assert (await desk.api.change(desk.call("acme"), TenantChange(alerts=None))).alerts == TenantAlerts()
+
+    run(case)
 
 
 def test_tenants_are_listed_in_pages() -> None:

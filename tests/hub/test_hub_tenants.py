@@ -89,7 +89,7 @@ def test_only_operators_have_to_do_with_tenants(hub: TenantHub) -> None:
     key = hub.tenant("Acme")
     listed = hub.operate("GET", "tenants").json()
     assert [one["id"] for one in listed["items"]] == ["acme"] and listed["next"] is None
-    assert set(listed["items"][0]) == {"id", "name", "disabled", "createdAt", "quota", "settings"}
+    assert set(listed["items"][0]) == {"id", "name", "disabled", "createdAt", "quota", "settings", "alerts"}
     for method, path, body in [
         ("GET", "/admin/tenants", None),
         ("POST", "/admin/tenants", {"name": "x"}),
@@ -300,6 +300,12 @@ def test_the_same_by_the_command_line(hub: TenantHub, workspace: Path, trunkline
     assert asked("limit", "typed", "--none")["quota"] == {}
     settings = asked("set", "typed", "--kind", "peer", "--egress-network", "10.0.0.0/8", "--retention", "1d")
     assert settings["settings"] == {"egress_networks": ["10.0.0.0/8"], "retention": "1d", "kinds": ["peer"]}
+    told = asked("alert", "typed", "--failure-rate-1h", "0.2", "--daily-cost-usd", "0", "--cooldown", "5m")
+    assert told["alerts"] == {"failure_rate_1h": 0.2, "daily_cost_usd": 0.0, "cooldown": "5m"}
+    listed = trunkline("tenant", "list", "--store", str(workspace))[1]
+    assert "alerts.daily_cost_usd 0.0" in listed
+    assert asked("alert", "typed", "--none")["alerts"] == {}
+    assert trunkline("tenant", "alert", "typed", "--store", str(workspace))[0] == 2
     again = asked("rotate", "typed")["token"]
     assert hub.ask("GET", "/api/tasks", **key).status_code == 401
     assert hub.ask("GET", "/api/tasks", **{"X-API-Key": again}).status_code == 200

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from tests.conformance.wire.routes import Ask, ask
 from tests.flow.test_fetched import CHILD, nesting
 from tests.gateway.model.hub import Caller, opened, run
 from tests.harness import params
+from trunkline.fleet.health import fleet_health
 from trunkline.hub.hub import Hub
 from trunkline.mock.serve import BackgroundServer
 
@@ -31,6 +33,10 @@ async def answer(turn: Turn) -> str:
 async def hold(turn: Turn) -> str:
     await turn.ask("Go on?")
     return "done"
+
+@agent.skill
+async def fail(turn: Turn) -> str:
+    raise RuntimeError("no")
 """
 
 
@@ -97,6 +103,51 @@ def test_settings_of_a_tenant_have_their_effects_and_only_there(tmp_path: Path) 
             await case()
 
     asyncio.run(whole())
+
+
+def test_a_tenant_has_limits_of_alerts_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(fleet_health, "ALERT_EVERY_S", 0.05)
+    (tmp_path / "settings_agent_2.py").write_text(LOCAL)
+    (tmp_path / "hub.yaml").write_text("alerts: {orphaned_skills: 5}\n")
+
+    async def scene() -> None:
+        agents = AGENTS.replace("settings_agent", "settings_agent_2")
+        async with opened(tmp_path, agents, key="operators-key-1") as boss:
+            strict, calm = await boss.tenant("strict"), await boss.tenant("calm")
+            limits = {"failure_rate_1h": 0, "orphaned_skills": 0}
+            status, changed = await boss("PATCH /admin/tenants/strict", {"alerts": limits})
+            assert (status, changed["alerts"]) == (200, limits)
+            patched = await boss("PATCH /admin/tenants/calm", {"alerts": {"failure_rate_1h": 1}})
+            assert patched[1]["alerts"] == {"failure_rate_1h": 1}
+            for caller in (strict, calm):
+                await caller.ready("local")
+                order = {"agent": "local", "skill": "fail", "message": "go", "wait": 30}
+                task = (await caller("POST /api/dispatch", order))[1]["tasks"][0]
+                assert task["state"] == "failed"
+                fine = {"agent": "local", "skill": "answer", "message": "go", "wait": 30}
+                assert (await caller("POST /api/dispatch", fine))[1]["tasks"][0]["text"] == "here"
+            await strict.until("GET /api/fleet/health", lambda one: len(one["alerts"]) == 2)
+            # What is no limit is told with its member, and changes nothing.
+            status, wrong = await boss("PATCH /admin/tenants/calm", {"alerts": {"cooldown": "soon"}})
+            assert (status, "cooldown" in wrong["detail"]) == (400, True)
+            assert (await calm("GET /api/fleet/health"))[1]["alerts"] == []
+            async with asyncio.timeout(20):
+                while caplog.text.count("fleet.alert") < 2:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            # Without limits of its own it has those of the hub again, at once.
+            await boss("PATCH /admin/tenants/calm", {"alerts": None})
+            alerts = (await calm("GET /api/fleet/health"))[1]["alerts"]
+            assert [(one["kind"], one["limit"]) for one in alerts] == []
+            await boss("PATCH /admin/tenants/calm", {"alerts": {"failure_rate_1h": 0.1, "cooldown": 1}})
+            alerts = (await calm("GET /api/fleet/health"))[1]["alerts"]
+            assert [(one["kind"], one["limit"]) for one in alerts] == [("failure-rate", 0.1)]
+
+    run(scene())
+    said = [one.getMessage() for one in caplog.records if one.getMessage().startswith("fleet.alert")]
+    assert {"kind=failure-rate" in one for one in said if "tenant=strict" in one} == {True, False}
+    assert not [one for one in said if "tenant=calm" in one and "limit=0.1" not in one]
 
 
 class WebServer:

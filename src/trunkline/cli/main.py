@@ -45,7 +45,7 @@ _HELP = {
         "and servers of both (serve, mcp).",
         "route": "Which agent of a hub does something, and why: explain.",
         "a2a": "Agents elsewhere that a hub knows: list, card, call.",
-        "tenant": "The tenants of a hub: create, list, disable, enable, limit, rotate, delete, audit.",
+        "tenant": "The tenants of a hub: create, list, disable, limit, set, alert, rotate, delete, audit.",
     },
     "Try one out": {
         "demo": "Start the demo agent and walk through what it does, alone and in a fleet.",

@@ -91,6 +91,30 @@ def set_(
     _change(operator, tenant, {"settings": settings})
 
 
+@commands.local("alert")
+def alert(
+    tenant: TenantId,
+    *,
+    failure_rate_1h: Annotated[float | None, typer.Option("--failure-rate-1h", help="From 0 to 1.")] = None,
+    daily_cost_usd: Annotated[float | None, typer.Option(help="In dollars.")] = None,
+    orphaned_skills: Annotated[int | None, typer.Option(help="Skills that never succeeded.")] = None,
+    cooldown: Annotated[str | None, typer.Option(help="How long the same is not told again.")] = None,
+    none: AsTheHub = False,
+    operator: Operator,
+) -> None:
+    """Say above which figures of a tenant somebody is told; what is not named is as the hub has it."""
+    given = {
+        "failure_rate_1h": failure_rate_1h,
+        "daily_cost_usd": daily_cost_usd,
+        "orphaned_skills": orphaned_skills,
+        "cooldown": cooldown,
+    }
+    alerts = {name: value for name, value in given.items() if value is not None}
+    if bool(alerts) is none:
+        raise Misuse("name a limit, for example --daily-cost-usd 10, or say --none")
+    _change(operator, tenant, {"alerts": alerts})
+
+
 @commands.local("rotate")
 def rotate(tenant: TenantId, *, operator: Operator) -> None:
     """Give a tenant a new key and print it once; the one before opens nothing any more."""
@@ -121,8 +145,9 @@ def _change(operator: Operator, tenant: str, change: Mapping[str, Any]) -> None:
 def _row(one: Mapping[str, Any]) -> str:
     limits = [f"{name} {value:.15g}" for name, value in one["quota"].items()]
     settings = [f"{name} {_listed(value)}" for name, value in one["settings"].items()]
+    alerts = [f"alerts.{name} {value}" for name, value in one["alerts"].items()]
     state = "disabled" if one["disabled"] else "enabled"
-    return f"{one['id']}  {state:<8}  {one['createdAt']}  {'  '.join([*limits, *settings])}".rstrip()
+    return f"{one['id']}  {state:<8}  {one['createdAt']}  {'  '.join([*limits, *settings, *alerts])}".rstrip()
 
 
 def _print_token(operator: Operator, made: Mapping[str, Any]) -> None:

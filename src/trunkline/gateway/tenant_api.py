@@ -16,7 +16,7 @@ from trunkline.errors import Conflict, InvalidParams, Misuse, RouteNotFound
 from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, PageQuery
 from trunkline.fleet.route import api_route
 from trunkline.gateway.audit import Audit
-from trunkline.gateway.tenants import NO_QUOTA, Tenant, TenantBook, TenantQuota, TenantSettings
+from trunkline.gateway.tenants import NO_QUOTA, Tenant, TenantAlerts, TenantBook, TenantQuota, TenantSettings
 from trunkline.store.records import AddedDoc
 from trunkline.wire.spellings import timestamp
 
@@ -39,6 +39,7 @@ class TenantChange(ApiStruct, frozen=True, kw_only=True, forbid_unknown_fields=T
     disabled: bool | UnsetType = UNSET
     quota: TenantQuota | None | UnsetType = UNSET
     settings: TenantSettings | None | UnsetType = UNSET
+    alerts: TenantAlerts | None | UnsetType = UNSET
 
 
 class TenantItem(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -50,6 +51,7 @@ class TenantItem(Struct, frozen=True, kw_only=True, rename="camel"):
     created_at: str
     quota: TenantQuota
     settings: TenantSettings
+    alerts: TenantAlerts
 
 
 class TenantToken(TenantItem, frozen=True, kw_only=True):
@@ -115,14 +117,15 @@ class TenantApi:
 
     @api_route("PATCH /{id}", Scope.OPERATOR)
     async def change(self, call: ApiCall, form: TenantChange) -> TenantItem:
-        """Disable, enable, limit or set a tenant.
+        """Disable, enable, limit or set a tenant, or say when its figures are told of.
 
         Raises:
             InvalidParams: nothing is to be changed, or it is the tenant that cannot be disabled.
             RouteNotFound: there is no such tenant.
         """
         if form == TenantChange():
-            raise InvalidParams("name what is to be changed: disabled, quota or settings", field="disabled")
+            known = "disabled, quota, settings or alerts"
+            raise InvalidParams(f"name what is to be changed: {known}", field="disabled")
         if call.id == DEFAULT_TENANT:
             await self._begin_default(form)
 
@@ -134,6 +137,8 @@ class TenantApi:
                 tenant = replace(tenant, quota=form.quota or NO_QUOTA)
             if form.settings is not UNSET:
                 tenant = replace(tenant, settings=form.settings or TenantSettings())
+            if form.alerts is not UNSET:
+                tenant = replace(tenant, alerts=form.alerts or TenantAlerts())
             return tenant
 
         return tenant_item(await self._changed(call, call.id, changed, "tenant.changed"))
@@ -236,6 +241,7 @@ def tenant_item(tenant: Tenant) -> TenantItem:
         created_at=timestamp(tenant.created_at),
         quota=tenant.quota,
         settings=tenant.settings,
+        alerts=tenant.alerts,
     )
 
 
@@ -252,6 +258,7 @@ def _with_token(tenant: Tenant, token: str) -> TenantToken:
         created_at=shown.created_at,
         quota=shown.quota,
         settings=shown.settings,
+        alerts=shown.alerts,
         token=token,
     )
 

@@ -15,6 +15,7 @@ from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.config import seconds
 from trunkline.errors import Conflict, StoreError
 from trunkline.fleet.catalogue.entry import Kind
+from trunkline.fleet.health.alerts import DailyCost, FailureRate, SkillCount, check_cooldown
 from trunkline.store.mirror import Mirror
 from trunkline.store.parts import Docs
 from trunkline.store.records import AddedDoc, Doc
@@ -61,11 +62,24 @@ class TenantSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forb
         return 0.0 if self.retention is None else seconds(self.retention)
 
 
-Given = TypeVar("Given", TenantQuota, TenantSettings)
+class TenantAlerts(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What the figures of a tenant may be before somebody is told; what is None is as the hub has it."""
+
+    failure_rate_1h: FailureRate | None = None
+    daily_cost_usd: DailyCost | None = None
+    orphaned_skills: SkillCount | None = None
+    cooldown: float | str | None = None
+
+    def __post_init__(self) -> None:
+        if self.cooldown is not None:
+            check_cooldown(self.cooldown)
 
 
-def filled(own: Given, other: Given) -> Given:
-    """What a tenant has of its own, and of another one what it has not."""
+Given = TypeVar("Given", bound=Struct)
+
+
+def filled(own: Struct, other: Given) -> Given:
+    """What a tenant has of its own, and what every tenant has where it has not."""
     given = {name: getattr(own, name) for name in own.__struct_fields__}
     return replace(other, **{name: value for name, value in given.items() if value is not None})
 
@@ -81,6 +95,7 @@ class Tenant(Struct, frozen=True, kw_only=True, omit_defaults=True):
     key: str = ""
     quota: TenantQuota = NO_QUOTA
     settings: TenantSettings = TenantSettings()
+    alerts: TenantAlerts = TenantAlerts()
 
 
 class TenantBook:

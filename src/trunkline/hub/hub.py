@@ -221,9 +221,10 @@ class Hub:
         made = Tenants(
             host,
             self._closed,
-            self.file.quota,
-            self.file.tenant_settings,
-            lambda: {tenant for tenant, _ in self._key_quotas},
+            quota=self.file.quota,
+            settings=self.file.tenant_settings,
+            alerts=self.file.alerts,
+            named=lambda: {tenant for tenant, _ in self._key_quotas},
         )
         made.changed = self.catalogue.forget_view
         host.fetchers.egress_of = made.egress_of
@@ -267,7 +268,7 @@ class Hub:
             origin=HUB,
             window_s=host.settings.health_window_s,
             registered=self._names,
-            limits=self.file.alerts,
+            limits=lambda tenant: self._tenants.alerts_of(tenant),
             raised=self._raise_alert,
         )
 

@@ -9,6 +9,7 @@ from trunkline.auth.identity import ClosedTenants
 from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.clock import now_ms
 from trunkline.fleet.answer import answer_route
+from trunkline.fleet.health.alerts import AlertLimits
 from trunkline.gateway.audit import Audit
 from trunkline.gateway.closing import TenantClosing
 from trunkline.gateway.mounts import mounted_routes
@@ -27,15 +28,18 @@ class Tenants:
         self,
         host: Host,
         closed: ClosedTenants,
+        *,
         quota: TenantQuota,
         settings: TenantSettings,
+        alerts: AlertLimits,
         named: Callable[[], Collection[str]] = tuple,
     ) -> None:
-        """Take the limits and settings of every tenant that has none of its own, and who else is `named`."""
+        """Take what holds for every tenant that has none of its own, and who else is `named`."""
         self._host = host
         self._named = named
         self._quota = quota
         self._settings = settings
+        self._alerts = alerts
         self._egress: dict[str, Egress] = {}
         # What a tenant may use, and what that was made of: asked with every request for work.
         self._filled: dict[str, tuple[Tenant, TenantQuota]] = {}
@@ -76,6 +80,11 @@ class Tenants:
         """How a tenant is served."""
         found = self.book.find(tenant)
         return self._settings if found is None else filled(found.settings, self._settings)
+
+    def alerts_of(self, tenant: str) -> AlertLimits:
+        """What the figures of a tenant may be before somebody is told."""
+        found = self.book.find(tenant)
+        return self._alerts if found is None else filled(found.alerts, self._alerts)
 
     def allows(self, tenant: str, kind: str) -> bool:
         """Whether a tenant may have agents of a kind."""

@@ -29,7 +29,7 @@ def test_each_is_said_once_per_cooldown_whoever_sees_it(caplog: pytest.LogCaptur
     async def main() -> None:
         store = store_from_url("memory:")
         await store.open()
-        logs = [AlertLog(store.docs, AlertLimits()) for _ in range(2)]
+        logs = [AlertLog(store.docs, lambda tenant: AlertLimits()) for _ in range(2)]
         said = [
             [alert.kind for alert in await one.tell(tenant, found, NOW + minutes * 60_000)]
             for one, tenant, found, minutes in (

@@ -33,7 +33,7 @@ def test_what_is_above_its_limit_is_said_unasked(
             origin="desk",
             window_s=3600.0,
             registered=lambda _: ["desk"],
-            limits=limits,
+            limits=None if limits is None else lambda tenant: limits,
             now_ms=Moment(),
         )
         going_on = health.start()

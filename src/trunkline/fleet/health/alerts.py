@@ -18,19 +18,42 @@ KIND = "fleet-alert"
 AlertKind = Literal["failure-rate", "daily-cost", "orphaned-skills"]
 
 
+FailureRate = Annotated[float, Meta(ge=0, le=1)]
+DailyCost = Annotated[float, Meta(ge=0, le=1e12)]
+SkillCount = Annotated[int, Meta(ge=0, le=10**9)]
+
+
 class AlertLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a figure may be before somebody is told, and how long nothing is said twice."""
 
-    failure_rate_1h: Annotated[float, Meta(ge=0, le=1)] = 0.5
-    daily_cost_usd: Annotated[float, Meta(ge=0, le=1e12)] = 50.0
-    orphaned_skills: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    failure_rate_1h: FailureRate = 0.5
+    daily_cost_usd: DailyCost = 50.0
+    orphaned_skills: SkillCount = 0
     cooldown: float | str = "15m"
 
     def __post_init__(self) -> None:
-        try:
-            seconds(self.cooldown)
-        except ValueError as error:
-            raise ValueError(f"cooldown: {error}") from None
+        check_cooldown(self.cooldown)
+
+    @property
+    def cooldown_ms(self) -> int:
+        """For how many milliseconds nothing is said twice."""
+        return round(seconds(self.cooldown) * 1000)
+
+
+def check_cooldown(cooldown: float | str) -> None:
+    """Let a duration pass.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        seconds(cooldown)
+    except ValueError as error:
+        raise ValueError(f"cooldown: {error}") from None
+
+
+# The limits of a tenant, as they are now.
+LimitsOf = Callable[[str], AlertLimits]
 
 
 class FleetAlert(ApiStruct, frozen=True, kw_only=True):
@@ -71,18 +94,18 @@ class AlertLog:
     `raised` is told before, perhaps more than once: of the alerts of a kind each has another number.
     """
 
-    def __init__(self, docs: Docs, limits: AlertLimits, raised: RaiseAlert | None = None) -> None:
-        self.limits = limits
+    def __init__(self, docs: Docs, limits: LimitsOf, raised: RaiseAlert | None = None) -> None:
+        self._limits = limits
         self._raised = raised
         self._docs = docs
-        self._cooldown_ms = round(seconds(limits.cooldown) * 1000)
 
     async def tell(self, tenant: str, found: AlertFigures, now: int) -> list[FleetAlert]:
         """Log what is above its limit and was not said lately; gives what was said."""
         said: list[FleetAlert] = []
-        for alert in alerts_of(found, self.limits):
+        limits = self._limits(tenant)
+        for alert in alerts_of(found, limits):
             doc = await self._docs.get(tenant, KIND, alert.kind)
-            if doc is not None and now - int(doc.body) < self._cooldown_ms:
+            if doc is not None and now - int(doc.body) < limits.cooldown_ms:
                 continue
             rev = 0 if doc is None else doc.rev
             if self._raised is not None:

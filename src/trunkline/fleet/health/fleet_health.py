@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 
 from trunkline.clock import now_ms as system_now_ms
 from trunkline.errors import StoreError
-from trunkline.fleet.health.alerts import AlertLimits, AlertLog, RaiseAlert
+from trunkline.fleet.health.alerts import AlertLimits, AlertLog, LimitsOf, RaiseAlert
 from trunkline.fleet.health.health_records import HealthRecords, merged
 from trunkline.fleet.health.outcome import CLASSES
 from trunkline.fleet.health.recorder import HealthRecorder
@@ -52,7 +52,7 @@ class FleetHealth:
         origin: str,
         window_s: float,
         registered: Callable[[str], Collection[str]],
-        limits: AlertLimits | None = None,
+        limits: LimitsOf | None = None,
         raised: RaiseAlert | None = None,
         now_ms: Callable[[], int] = system_now_ms,
     ) -> None:
@@ -61,7 +61,7 @@ class FleetHealth:
         `raised` is told of each alert.
         """
         self.registered = registered
-        self.limits = limits or AlertLimits()
+        self.limits: LimitsOf = limits or (lambda tenant: AlertLimits())
         self.records = HealthRecords(store.docs, round(window_s * 1000), now_ms)
         self._store = store
         self._reader = TailReader(store, NAME, HealthRecorder(store, self.records, origin))

@@ -86,10 +86,8 @@ class HealthApi:
     async def fleet(self, call: ApiCall, asked: FleetPageQuery) -> FleetSnapshot:
         """How the agents did."""
         health, records = self._health, await self._health.fresh()
-        registered = health.registered(call.tenant)
-        found = snapshot(
-            records, call.tenant, registered, health.limits, agent=asked.agent, skill=asked.skill
-        )
+        registered, limits = health.registered(call.tenant), health.limits(call.tenant)
+        found = snapshot(records, call.tenant, registered, limits, agent=asked.agent, skill=asked.skill)
         return found.cut(asked.limit, asked.after)
 
     @api_route("GET /series", AuthScope.READ)
