@@ -67,6 +67,14 @@ def test_a_file_may_name_where_the_model_is_and_its_key() -> None:
         ({"apiKeyEnv": "KEY"}, "apiKeyEnv", "only a file"),
         ({"goal": "${SECRET}"}, "goal", "no variables here"),
         ({"headers": {"x": "y"}}, "headers", "runs here"),
+        ({"mode": "spoken"}, "mode", "not taken: how an agent speaks"),
+        ({"channel": "voice"}, "channel", "not taken: an answer is text"),
+        ({"intent": {"mode": "llm"}}, "intent", "not taken: who is asked"),
+        ({"index": True}, "index", "helm of hub.yaml"),
+        ({"event_types": ["text"]}, "eventTypes", "artifacts says"),
+        ({"advisorModel": "a:b"}, "advisorModel", "write it as advisor"),
+        ({"memory": {"autoTag": True}}, "memory.autoTag", "notes have no tags"),
+        ({"memory": {"intent_routing": True}}, "memory.intentRouting", "not taken"),
     ],
 )
 def test_a_mistake_by_the_api_is_named(members: dict[str, Any], field: str, words: str) -> None:

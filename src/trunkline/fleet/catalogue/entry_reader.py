@@ -18,6 +18,7 @@ from trunkline.config import seconds
 from trunkline.errors import InvalidParams, Misuse
 from trunkline.fleet.catalogue.entry import EVERY_TENANT, NAME, RESERVED, Entry, EntrySkill, Kind, Owner
 from trunkline.fleet.catalogue.model_entry import (
+    NOT_TAKEN,
     Advisor,
     ModelEntry,
     ModelForm,
@@ -251,6 +252,9 @@ def _refusal(said: str) -> InvalidParams:
     text, _, path = said.partition(" - at `$")
     where = path.rstrip("`").lstrip(".")
     if unknown := _UNKNOWN.search(text):
+        if reason := NOT_TAKEN.get(f"{where}.{unknown[1]}".lstrip(".")):
+            # Not guessed at: `mode` is near to `model`, and means something else.
+            return InvalidParams(f"it is not taken: {reason}", field=_path(f"{where}.{unknown[1]}"))
         kind = _INNER.get(where.partition("[")[0], _EntryForm)
         # Those that every entry has come first.
         names = sorted(kind.__struct_encode_fields__, key=lambda name: name in _OF_MODELS)
@@ -261,7 +265,12 @@ def _refusal(said: str) -> InvalidParams:
         return InvalidParams(f"unknown field; {meant}", field=where)
     if "missing required field" in text:
         where = text.partition("`")[2].partition("`")[0]
-    return InvalidParams(text, field=".".join(_written(step) for step in where.split(".")))
+    return InvalidParams(text, field=_path(where))
+
+
+def _path(where: str) -> str:
+    """The place of a member as files have it."""
+    return ".".join([_written(step) for step in where.lstrip(".").split(".")])
 
 
 def _written(name: str) -> str:

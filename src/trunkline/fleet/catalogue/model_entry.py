@@ -32,6 +32,20 @@ CAPABILITIES = {
     "/schedule": ("schedule", "Has itself asked again by schedule."),
 }
 
+# Members that agents of other gateways have, in snake case, and what there is here in their place.
+NOT_TAKEN = {
+    "mode": "how an agent speaks is said by personality, rules and brevity",
+    "channel": "an answer is text; rules may ask for one that can be read aloud",
+    "intent": "who is asked follows from the skill or agent that a caller names, else it is helm of hub.yaml",
+    "event_types": "a caller sees every event of its task; artifacts says whether also those of tools",
+    "index": "the agent before all others is the hub; helm of hub.yaml takes what names nobody",
+    "advisor_model": "write it as advisor",
+    "memory.search_expand": "notes are found by the words that they have",
+    "memory.auto_tag": "notes have no tags; the model chooses their words",
+    "memory.auto_supersede": "a note stays until the model deletes it",
+    "memory.intent_routing": "notes are searched when the model asks for it",
+}
+
 
 class ModelLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How much one task may use: calls of its model, of tools, of other agents, and seconds for each answer.
