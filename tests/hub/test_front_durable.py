@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
-from tests.harness import V1, Frame, Frames, params, text_of
+from tests.harness import V1, Frame, Frames, params, plain_state, text_of
 from tests.hub.remote_agents import ASKING, COMPLETED, RemoteAgent, RemoteAgents, RemoteWork, until
 from tests.hub.yesterday import Front, fronting
+from tests.process.raw import Stream
 from trunkline.mock.serve import BackgroundServer
 
 
@@ -174,3 +178,38 @@ def test_fifty_at_once_with_one_message_id_are_one_task(durable: Durable) -> Non
         answers = [*callers.map(lambda _: durable.call("poller", "SendMessage", body), range(50))]
     assert len({one["result"]["task"]["id"] for one in answers}) == 1
     assert durable.remote.agents["poller"].executed["quick once"] == 1
+
+
+def test_gp_13_gw_70_a_thousand_idle_streams_and_a_dead_agent_delay_nobody(durable: Durable) -> None:
+    """Half of them watch a task of an agent that streams, the others one of an agent that is asked."""
+    work = {name: durable.begun(name, f"watched by many at {name}") for name in ("streamer", "poller")}
+    # A third one does not answer any more who asks what became of its task.
+    durable.remote.agents["poller"].hanging.add("dead")
+    dead_id, _ = durable.begun("poller", "dead")
+    site = urlsplit(durable.front.site("streamer"))
+    assert site.port is not None
+    many = [
+        Stream(site.port, "SubscribeToTask", {"id": work[name][0]}, path=f"/v1/a2a/agents/{name}")
+        for name in work
+        for _ in range(500)
+    ]
+
+    async def watch() -> float:
+        async with asyncio.timeout(120), asyncio.TaskGroup() as group:
+            for one in many:
+                group.create_task(one.read())
+            for one in many:
+                await one.first()
+            before = time.monotonic()
+            sent = await asyncio.to_thread(durable.call, "poller", "SendMessage", params("quick beside"))
+            assert plain_state(sent["result"]["task"]) == "completed"
+            served_s = time.monotonic() - before
+            for _, one in work.values():
+                await asyncio.to_thread(durable.say, one, "all", state=COMPLETED)
+        return served_s
+
+    served_s = asyncio.run(watch())
+    assert {(one.state, one.text, one.clean) for one in many} == {("completed", "all", True)}
+    assert served_s < 10, served_s
+    durable.remote.agents["poller"].hanging.clear()
+    durable.call("poller", "CancelTask", {"id": dead_id})

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.wire.routes import HUB_API
+from tests.gateway.model.hub import opened, run
 from tests.harness import V1, Agent, ServerProcess, params
 from tests.hub.remote_agents import COMPLETED, RemoteAgent, RemoteAgents, call_back, until
 from tests.hub.test_hub import HubProcess
@@ -226,3 +227,64 @@ def test_sec_03_every_route_that_only_a_hub_has_asks_for_its_scope(vault: Vault)
         assert (answer.status_code == 403) == (scope != "tasks:read"), (pattern, answer.text)
         assert answer.status_code != 403 or scope in answer.text
     reader.close()
+
+
+RAISING = {
+    "at_import": 'raise RuntimeError("postgres://u:canary-of-a-module-0b7e@db")',
+    "at_exit": 'raise SystemExit("canary-of-a-module-0b7e")',
+    "no_syntax": 'password = "canary-of-a-module-0b7e" :',
+    "no_module": "import canary_free_and_missing",
+    "by_card": """
+from trunkline import Agent, Turn
+
+class Leaking(Agent):
+    def card(self):
+        raise ValueError("canary-of-a-module-0b7e")
+
+agent = Leaking("Leaking")
+
+@agent.skill
+async def answer(turn: Turn) -> str:
+    return "never"
+""",
+}
+REASONS = {
+    "at_import": "raising_at_import:agent: RuntimeError at raising_at_import.py:1",
+    "at_exit": "raising_at_exit:agent: SystemExit at raising_at_exit.py:1",
+    "no_syntax": "raising_no_syntax:agent: SyntaxError at raising_no_syntax.py:1",
+    "no_module": "raising_no_module:agent: there is no module 'canary_free_and_missing'",
+    "by_card": "raising_by_card:agent: ValueError at raising_by_card.py:6",
+}
+
+
+def test_gw_05_whoever_makes_a_card_and_raises_a_secret_tells_it_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    for name, text in RAISING.items():
+        (tmp_path / f"raising_{name}.py").write_text(text)
+    entries = [f"  - {{name: {name}, import: 'raising_{name}:agent'}}\n" for name in RAISING]
+    fine = (tmp_path / "raising_nothing.py").write_text(
+        RAISING["by_card"].replace("raise", "return super().card() or")
+    )
+    assert fine
+    entries.append("  - {name: fine, import: 'raising_nothing:agent'}\n")
+    said: list[str] = []
+
+    async def scene() -> None:
+        async with opened(tmp_path, f"agents:\n{''.join(entries)}") as caller:
+            await caller.ready("fine")
+            for name, reason in REASONS.items():
+                found = await caller.ready(name)
+                assert (found["state"], found["reason"]) == ("invalid", reason)
+                for path in ("agent-card.json", ".well-known/agent-card.json", "extendedAgentCard"):
+                    said.append(str(await caller(f"GET /v1/a2a/agents/{name}/{path}")))
+                said.append(str(await caller(f"POST /v1/a2a/agents/{name}", {"jsonrpc": "2.0", "id": 1})))
+                order = {"agent": name, "message": "go", "wait": 1}
+                said.append(str(await caller("POST /api/dispatch", order)))
+            # The others are served.
+            assert (await caller("GET /v1/a2a/agents/fine/agent-card.json"))[0] == 200
+
+    run(scene())
+    assert "canary-of-a-module" not in caplog.text + "".join(said)
+    assert "agent.unloaded agent=by_card" in caplog.text

@@ -9,11 +9,11 @@ from typing import Any
 from trunkline.wire import sse
 
 
-def rpc(method: str, params: Any, **headers: str) -> bytes:
+def rpc(method: str, params: Any, path: str = "/a2a", **headers: str) -> bytes:
     """A whole request of a JSON-RPC method."""
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
     lines = [
-        "POST /a2a HTTP/1.1",
+        f"POST {path} HTTP/1.1",
         "Host: localhost",
         "A2A-Version: 1.0",
         "Content-Type: application/json",
@@ -26,9 +26,12 @@ def rpc(method: str, params: Any, **headers: str) -> bytes:
 class Stream:
     """One stream, read to its end: the ids it got, the text, and whether it was cut."""
 
-    def __init__(self, port: int, method: str, params: Any, after: int | None = None) -> None:
+    def __init__(
+        self, port: int, method: str, params: Any, after: int | None = None, path: str = "/a2a"
+    ) -> None:
         self._port = port
-        self._request = rpc(method, params, **({} if after is None else {"Last_Event_ID": str(after)}))
+        known = {} if after is None else {"Last_Event_ID": str(after)}
+        self._request = rpc(method, params, path, **known)
         self._begun = asyncio.Event()
         self.task_id = ""
         self.ids: list[int] = []

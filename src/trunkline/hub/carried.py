@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -45,6 +47,8 @@ log = logging.getLogger("trunkline.hub")
 _LOOK_S = 5.0
 _SITES_LIMIT = 1024
 _OF_AGENT = "agent:"
+# Frames of what imports an agent, rather than of the agent.
+_OURS = (str(Path(__file__).parents[1]), str(Path(importlib.__file__).parent), "<frozen importlib")
 
 
 def load_agent(imported: str) -> Agent:
@@ -59,6 +63,23 @@ def load_agent(imported: str) -> Agent:
         raise Misuse(f"{module_name} has no Agent named {attribute!r}")
     check_agents([found])
     return found
+
+
+def fault_of(error: BaseException) -> str:
+    """Why an agent in Python is not there, in words that everybody may read.
+
+    What its code raises may hold a password: of that only the kind and the place are told.
+    """
+    if isinstance(error, Misuse):
+        return str(error)
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"there is no module {error.name!r}"
+    frames = [(one.filename, one.lineno) for one in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError):
+        frames = [(error.filename or "", error.lineno)]
+    # The line of its own file; what it called from there is of less use to its author.
+    theirs = [f" at {Path(file).name}:{line}" for file, line in frames if not file.startswith(_OURS)]
+    return f"{type(error).__name__}{theirs[0] if theirs else ''}"
 
 
 class AgentNames:
@@ -229,15 +250,17 @@ class CarriedAgents:
             return
         try:
             agent = self._load(entry.imported)
-        except Exception as error:  # noqa: BLE001 - it is shown with the entry, and the others are served
-            log.error("agent.unloaded agent=%s error=%a", entry.name, str(error))
-            self._catalogue.fail(key, f"{entry.imported}: {error}")
+            facts = _facts(agent)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is shown with the entry, the others are served
+            reason = fault_of(error)
+            log.error("agent.unloaded agent=%s error=%a", entry.name, reason)
+            self._catalogue.fail(key, f"{entry.imported}: {reason}")
             return
         self._kinds[entry.name] = ("skill", entry.imported)
         self._declared[entry.name] = agent.extensions
         made = self._executors.of(agent, self._settings, id=entry.name)
         self._hosted[entry.name] = [replace(one, answer_s=self._settings.inbox_ttl_s) for one in made]
-        self._catalogue.learn(key, _facts(agent))
+        self._catalogue.learn(key, facts)
 
     async def _carry_flow(self, key: Key, entry: Entry) -> None:
         flows = self._flows
