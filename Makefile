@@ -11,7 +11,7 @@ EXTRAS := flow langchain mcp metrics model notify postgres pydantic-ai
 # As of the version that wants something of what we need, where it matters.
 NEIGHBOURS := langgraph pydantic-ai openai-agents google-adk>=2.13 crewai>=1.15 agno llama-index>=0.14 mcp a2a-sdk
 
-.PHONY: help setup dev js demo test quick chaos lint format bench tck floors neighbours frameworks lock clean
+.PHONY: help setup dev js demo test quick chaos lint format bench tck floors neighbours frameworks providers lock clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -70,6 +70,13 @@ floors: js $(UV)  ## the suite with the lowest version of every dependency; ARGS
 	.floors/env/bin/pytest -n auto --dist worksteal --deselect 'tests/architecture/test_project.py::test_lint[import-linter]' $(ARGS)
 	$(call lowest,$(EXTRAS) websocket)
 	.floors/env/bin/pytest tests/http/test_websocket.py tests/server/test_router.py tests/hub/test_hub_browser.py
+
+# Compiled at once: what the compiler warns of in a library is no matter of a test.
+providers: $(UV)  ## models of every provider that can be led to a server of ours, by its own library
+	$(UV) venv --quiet --clear --python $(PYTHON) .floors/providers
+	$(UV) pip install --quiet --compile-bytecode --python .floors/providers/bin/python -e '.[dev]' \
+		'pydantic-ai-slim[bedrock,cohere,google,groq,huggingface,mistral]'
+	.floors/providers/bin/pytest tests/gateway/model/test_every_provider.py $(ARGS)
 
 frameworks: .venv/.run-stamp $(UV)  ## other frameworks' A2A clients against our server, our client against theirs; ARGS="--only adk"
 	$(BIN)/python frameworks/run.py --uv $(UV) $(ARGS)

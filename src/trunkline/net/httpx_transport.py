@@ -20,8 +20,6 @@ log = logging.getLogger("trunkline.net")
 ANSWER_BYTES = 64 << 20
 # Models think for long before their first word.
 READ_S = 600.0
-# What a library may let through as it came from here, if the body of an answer breaks off.
-TransportFailure = httpx2.RequestError
 GuardedClient = httpx2.AsyncClient
 # What our client writes itself; it asks for nothing packed, as that could unpack to any size.
 _WRITTEN = frozenset(

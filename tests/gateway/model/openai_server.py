@@ -33,7 +33,7 @@ class ModelServer:
                 if reply.status != 200:
                     error = {"error": reply.error or {"message": "secret-of-the-provider"}}
                     self._whole(reply.status, error, reply.location)
-                elif body.get("stream"):
+                elif body.get("stream") or "stream" in self.path:
                     self._stream(reply)
                 else:
                     self._whole(200, _completion(reply))

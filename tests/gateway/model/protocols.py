@@ -1,9 +1,11 @@
-"""What servers of models stream: chat completions and responses of OpenAI, and messages of Anthropic."""
+"""What servers of models stream: as OpenAI (chat completions, responses), Anthropic and four others do."""
 
 from __future__ import annotations
 
 import json
+import struct
 import threading
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,12 +31,21 @@ class Reply:
 
 def events(path: str, reply: Reply, asked: int) -> Iterator[bytes]:
     """The events of an answer by the protocol of a path; `asked` makes the ids of calls different."""
+    path = path.partition("?")[0]
     if reply.raw:
         yield from reply.raw
     elif path.endswith("/messages"):
         yield from _named(_messages(reply, asked))
     elif path.endswith("/responses"):
         yield from _named(_responses(reply, asked))
+    elif ":streamGenerateContent" in path:
+        for one in _contents(reply):
+            yield f"data: {json.dumps(one)}\r\n\r\n".encode()
+    elif path.endswith("/v2/chat"):
+        yield from _named(_chat_v2(reply, asked))
+    elif path.endswith("/converse-stream"):
+        for kind, one in _converse(reply, asked):
+            yield _binary_event(kind, json.dumps(one).encode())
     else:
         for one in _chat(reply, asked):
             yield f"data: {json.dumps(one)}\n\n".encode()
@@ -71,7 +82,78 @@ def _chat(reply: Reply, asked: int) -> Iterator[dict[str, Any]]:
         yield chunk({"tool_calls": [call]})
     yield chunk({}, "tool_calls" if reply.calls else "stop")
     usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
-    yield {**HEAD, "object": "chat.completion.chunk", "choices": [], "usage": usage}
+    last = {**HEAD, "object": "chat.completion.chunk", "choices": [], "usage": usage}
+    # Groq reads them elsewhere.
+    yield {**last, "x_groq": {"id": "req_1", "usage": usage}}
+
+
+def _contents(reply: Reply) -> Iterator[dict[str, Any]]:
+    """As Gemini does."""
+    parts = [{"text": one} for one in reply.pieces]
+    parts += [{"functionCall": {"name": name, "args": given}} for name, given in reply.calls]
+    for part in parts:
+        yield {"candidates": [{"content": {"role": "model", "parts": [part]}, "index": 0}]}
+    usage = {"promptTokenCount": 100, "candidatesTokenCount": 10, "totalTokenCount": 110}
+    end = {"content": {"role": "model", "parts": [{"text": ""}]}, "finishReason": "STOP", "index": 0}
+    yield {"candidates": [end], "usageMetadata": usage, "modelVersion": "small"}
+
+
+def _chat_v2(reply: Reply, asked: int) -> Iterator[dict[str, Any]]:
+    """As Cohere does."""
+    yield {"type": "message-start", "id": "1", "delta": {"message": {"role": "assistant"}}}
+    if reply.pieces:
+        yield {
+            "type": "content-start",
+            "index": 0,
+            "delta": {"message": {"content": {"type": "text", "text": ""}}},
+        }
+        for piece in reply.pieces:
+            yield {"type": "content-delta", "index": 0, "delta": {"message": {"content": {"text": piece}}}}
+        yield {"type": "content-end", "index": 0}
+    for n, (call_id, name, given) in enumerate(_calls(reply, asked)):
+        call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": ""}}
+        piece = {"function": {"arguments": given}}
+        yield {"type": "tool-call-start", "index": n, "delta": {"message": {"tool_calls": call}}}
+        yield {"type": "tool-call-delta", "index": n, "delta": {"message": {"tool_calls": piece}}}
+        yield {"type": "tool-call-end", "index": n}
+    tokens = {"input_tokens": 100, "output_tokens": 10}
+    finish = "TOOL_CALL" if reply.calls else "COMPLETE"
+    usage = {"billed_units": tokens, "tokens": tokens}
+    yield {"type": "message-end", "id": "1", "delta": {"finish_reason": finish, "usage": usage}}
+
+
+def _converse(reply: Reply, asked: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """As Bedrock does."""
+    yield "messageStart", {"role": "assistant"}
+    at = 0
+    for piece in reply.pieces:
+        yield "contentBlockDelta", {"contentBlockIndex": at, "delta": {"text": piece}}
+    if reply.pieces:
+        yield "contentBlockStop", {"contentBlockIndex": at}
+        at += 1
+    for call_id, name, given in _calls(reply, asked):
+        start = {"toolUse": {"toolUseId": call_id, "name": name}}
+        yield "contentBlockStart", {"contentBlockIndex": at, "start": start}
+        yield "contentBlockDelta", {"contentBlockIndex": at, "delta": {"toolUse": {"input": given}}}
+        yield "contentBlockStop", {"contentBlockIndex": at}
+        at += 1
+    yield "messageStop", {"stopReason": "tool_use" if reply.calls else "end_turn"}
+    usage = {"inputTokens": 100, "outputTokens": 10, "totalTokens": 110}
+    yield "metadata", {"usage": usage, "metrics": {"latencyMs": 1}}
+
+
+def _binary_event(kind: str, payload: bytes) -> bytes:
+    """An event of `vnd.amazon.eventstream`: lengths, headers, payload, each part with its checksum."""
+    named = {":event-type": kind, ":content-type": "application/json", ":message-type": "event"}
+    headers = b"".join(
+        [
+            bytes([len(name)]) + name.encode() + b"\x07" + struct.pack(">H", len(value)) + value.encode()
+            for name, value in named.items()
+        ]
+    )
+    lengths = struct.pack(">II", 16 + len(headers) + len(payload), len(headers))
+    whole = lengths + struct.pack(">I", zlib.crc32(lengths)) + headers + payload
+    return whole + struct.pack(">I", zlib.crc32(whole))
 
 
 def _messages(reply: Reply, asked: int) -> Iterator[dict[str, Any]]:

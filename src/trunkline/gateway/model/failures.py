@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic_ai.exceptions import AgentRunError, UserError
-
 from trunkline.errors import Unreachable
-from trunkline.net.httpx_transport import TransportFailure
 
 # By the names of the library's classes, the most special first: older versions have fewer of them.
 _CLASSES = (
@@ -53,8 +50,6 @@ WORDS = {
     "provider_error": "the model gave no answer that can be used",
     "limit_reached": "the model answers without an end",
 }
-# What a call of a model may raise beside the library's own: connections, bodies that are no JSON, streams.
-EXPECTED = (AgentRunError, UserError, TimeoutError, OSError, ValueError, TransportFailure, Unreachable)
 
 
 def code_of(error: BaseException) -> str:

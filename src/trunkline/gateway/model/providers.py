@@ -11,7 +11,7 @@ from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import Model, infer_model
 from pydantic_ai.providers import Provider, infer_provider_class
 
-from trunkline.errors import Misuse, Unreachable
+from trunkline.errors import Misuse
 from trunkline.net.egress import Egress, target
 from trunkline.net.http_client import SocketHttpClient
 from trunkline.net.httpx_transport import GuardedClient, guarded_client
@@ -21,6 +21,7 @@ _NO_KEY = "none"
 _OPENAI = ("openai", "openai-chat", "openai-responses")
 # Their libraries take no client of httpx2, or take one and pass it over.
 _DIAL_THEMSELVES = ("cohere", "groq", "huggingface")
+_SIGN = ("bedrock",)
 
 
 class ModelSource(Protocol):
@@ -72,7 +73,7 @@ class ProviderModels:
             raise Misuse(
                 f"{name} needs a library of its provider: pip install 'pydantic-ai-slim[{provider}]'"
             ) from error
-        except (UserError, Unreachable, TypeError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever a library raises, its models are not there
             raise Misuse(f"{name}: {_first_line(error)}") from None
 
     def _provider(self, called: str, given: dict[str, str], egress: Egress | None) -> Provider[Any]:
@@ -92,8 +93,9 @@ class ProviderModels:
         found = {"base_url": address} if address else {}
         if api_key_env:
             return {**found, "api_key": self._variable(api_key_env) or ""}
-        # Other libraries look for a key of theirs too, if they are given none.
-        return {**found, "api_key": key or _NO_KEY} if key or address else found
+        # Other libraries look for a key of theirs too, if given none; one that signs shows it to nobody.
+        is_shown = bool(key or address) and provider not in _SIGN
+        return {**found, "api_key": key or _NO_KEY} if is_shown else found
 
     async def close(self) -> None:
         """See `ModelSource`."""

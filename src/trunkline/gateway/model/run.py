@@ -44,13 +44,14 @@ from trunkline.errors import (
     Misuse,
     Refused,
     TooLarge,
+    TrunklineError,
     Unreachable,
 )
 from trunkline.fleet.catalogue.model_entry import Advisor, ModelEntry
 from trunkline.fleet.health.prices import price_of
 from trunkline.gateway.model.conversation import content_of, conversation, instructions
 from trunkline.gateway.model.delegation import Delegation
-from trunkline.gateway.model.failures import EXPECTED, code_of, reason_of
+from trunkline.gateway.model.failures import code_of, reason_of
 from trunkline.gateway.model.files import CallerFiles, FetchedFile, FileContent, is_file
 from trunkline.gateway.model.gate import GATE, gate_question, verdict_of
 from trunkline.gateway.model.roster import told_of
@@ -227,12 +228,15 @@ class ModelRun:
                         await turn.write(between + text)
                         between = ""
                 return _recorded(stream.get())
-        except EXPECTED as error:
+        except Unreachable as error:
             self._fail(error)
-        except (AssertionError, RuntimeError) as error:
+        except TrunklineError:
+            # The task has moved or ended meanwhile, or the store is away.
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a provider's library raises, its call has failed
+            if not (self._has_files and isinstance(error, AssertionError | RuntimeError)):
+                self._fail(error)
             # So the library says of a file that it cannot send to this provider.
-            if not self._has_files:
-                raise
             log.warning(
                 "model.unread task=%s model=%s error=%a", turn.task_id, entry.model, str(error)[:1000]
             )
@@ -252,7 +256,7 @@ class ModelRun:
             self._turn.task_id,
             self._entry.model,
             code,
-            str(error)[:1000],
+            f"{type(error).__name__}: {error}"[:1000],
         )
         self._turn.fail(reason_of(code))
 
@@ -389,7 +393,7 @@ class ModelRun:
                     model_settings=self._settings(),
                 )
             recorded = _recorded(response)
-        except (Misuse, *EXPECTED) as error:
+        except Exception as error:  # noqa: BLE001 - whatever a provider's library raises, it gave no advice
             code = "not_found" if isinstance(error, Misuse) else code_of(error)
             log.warning(
                 "advisor.failed task=%s code=%s error=%a", self._turn.task_id, code, str(error)[:1000]
