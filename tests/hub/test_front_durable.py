@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hashlib
 import os
+import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -178,6 +179,46 @@ def test_fifty_at_once_with_one_message_id_are_one_task(durable: Durable) -> Non
         answers = [*callers.map(lambda _: durable.call("poller", "SendMessage", body), range(50))]
     assert len({one["result"]["task"]["id"] for one in answers}) == 1
     assert durable.remote.agents["poller"].executed["quick once"] == 1
+
+
+def test_gw_48_a_stop_waits_for_nothing_that_others_do_and_it_goes_on_after_the_next_start(
+    durable: Durable,
+) -> None:
+    began = {name: durable.begun(name, f"over a stop of {name}") for name in ("streamer", "poller")}
+    durable.say(began["streamer"][1], "first ")
+    cancels = {name: durable.remote.agents[name].calls["CancelTask"] for name in began}
+    with ThreadPoolExecutor(1) as waiting:
+        waited = waiting.submit(durable.call, "poller", "SendMessage", params("waited for"))
+        work = durable.remote.agents["poller"].find("waited for")
+        log = f"{durable.front.hub.base}/api/tasks"
+        until(
+            lambda: (
+                len(
+                    [
+                        one
+                        for one in durable.front.agent.http.get(log).json()["items"]
+                        if one["state"] == "working"
+                    ]
+                )
+                >= 3
+            )
+        )
+        before = time.monotonic()
+        # The limit of the drain is its default, 20 seconds.
+        assert durable.front.hub.stop(signal.SIGTERM) == 0
+        assert time.monotonic() - before < 8
+        task = waited.result()["result"]["task"]
+    # Who waited is told how it stands.
+    assert plain_state(task) == "working"
+    durable.front.hub.start()
+    durable.say(work, "done", state=COMPLETED)
+    assert text_of(durable.ended("poller", task["id"])) == "done"
+    for name, (task_id, one) in began.items():
+        durable.say(one, "last", state=COMPLETED)
+        found = durable.ended(name, task_id)
+        assert (plain_state(found), "last" in str(found["artifacts"])) == ("completed", True)
+        agent = durable.remote.agents[name]
+        assert agent.executed[f"over a stop of {name}"] == 1 and agent.calls["CancelTask"] == cancels[name]
 
 
 def test_gp_13_gw_70_a_thousand_idle_streams_and_a_dead_agent_delay_nobody(durable: Durable) -> None:

@@ -92,10 +92,12 @@ class Owner:
     @property
     def idle(self) -> bool:
         """Whether nothing is lost if the process ends now."""
-        # What waits as a whole could be parked as well: a stop need not sit out the seconds before that.
+        # What waits as a whole could be parked as well: a stop need not sit out the seconds before that. And
+        # what somebody else does goes on there: the log says which task it is, by which it is followed again.
+        parkable = self._waiting is not None and self._waiting.parkable
         unsaid = self.open_steps or self._buffer.busy or self._buffer.unflushed
-        parkable = self._waiting is not None and self._waiting.parkable and not unsaid
-        return parkable or self.asking or self._abandoned or self.state.over
+        played_again = (parkable or self.agent.executor.works_elsewhere) and not unsaid
+        return played_again or self.asking or self._abandoned or self.state.over
 
     @property
     def asking(self) -> bool:

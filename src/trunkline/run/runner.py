@@ -169,9 +169,11 @@ class Runner:
         """Take nothing new, let executors end for a while, then end them with a reason."""
         self.drain()
         if self._store.shared:
-            await self._release(self._movable())
+            # In the middle of a send nobody could tell whether it arrived: that is waited for.
+            away = [one for one in self._movable() if one.idle or not one.agent.executor.works_elsewhere]
+            await self._release(away)
         limits = self._node.limits
-        await self._until(lambda: not self._arriving and self._idle(), limits.drain_s)
+        await self._until(lambda: not self._arriving and self._settled(), limits.drain_s)
         moved = self._movable()
         for owner in self._owners.difference(moved):
             owner.stop_with("The server was stopped before the task ended.")
@@ -207,6 +209,16 @@ class Runner:
             if isinstance(outcome, BaseException):
                 # It is found when this node is gone.
                 log.error("task.unreleased error=%s", outcome)
+
+    def _settled(self) -> bool:
+        """Whether nothing would be lost now; what others do is let go of as soon as its log is whole."""
+        if not self._store.shared:
+            # A skill that waits for it here may still come to its end.
+            needed = {child for one in self._owners if not one.idle for child in one.awaited}
+            for one in [one for one in self._owners if one.agent.executor.works_elsewhere and one.idle]:
+                if one.state.task_id not in needed:
+                    one.abandon()
+        return self._idle()
 
     def _idle(self) -> bool:
         return all(owner.idle for owner in self._owners)
