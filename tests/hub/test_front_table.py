@@ -193,6 +193,17 @@ def test_gw_28_work_that_wants_a_login_is_shown_so_and_goes_on(durable: Durable)
     assert text_of(durable.ended("poller", task_id)) == "paid"
 
 
+@pytest.mark.parametrize("agent", ["streamer", "poller"])
+def test_gw_28_work_goes_on_here_when_somebody_has_logged_in_there(durable: Durable, agent: str) -> None:
+    task_id, work = durable.begun(agent, f"wants a login at {agent}")
+    durable.remote.say(work, state=AUTH, word="Log in at https://login.example")
+    until(lambda: plain_state(durable.call(agent, "GetTask", {"id": task_id})["result"]) == "auth-required")
+    durable.say(work, "let in", state=COMPLETED)
+    assert text_of(durable.ended(agent, task_id)) == "let in"
+    listed = durable.front.agent.http.get(f"{durable.front.hub.base}/api/inbox?state=open").json()["items"]
+    assert task_id not in [one["taskId"] for one in listed]
+
+
 def test_gw_29_gw_30_gw_31_parts_of_every_kind_reach_the_agent_as_they_are(durable: Durable) -> None:
     body = params("all kinds", wait=False)
     body["message"]["parts"] += [

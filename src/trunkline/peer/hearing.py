@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
+
+from trunkline.client.result import Result
+from trunkline.errors import Refused, TaskNotFound, Unreachable, Unreadable
+from trunkline.wire.types import TaskState
+
+log = logging.getLogger("trunkline.peer")
 
 # Most answers are there before it is worth listening: it begins when one has taken this long, or twice that.
 LISTEN_S = 0.1
@@ -44,6 +51,34 @@ class _Hearing:
         if self.listener is not None:
             self.listener.cancel()
         return self._interrupts and self._reader.uncancel() <= self._cancelling
+
+
+class LoginWatch:
+    """Looks now and then whether an agent that waits for a login goes on: somebody has logged in there.
+
+    `look` gives its task, `next_at` the moment of the next look; what is new was heard of just now.
+    """
+
+    def __init__(
+        self, look: Callable[[], Awaitable[Result]], next_at: Callable[[], int], *, is_new: bool
+    ) -> None:
+        self._look = look
+        self._next_at = next_at
+        self._is_new = is_new
+        self.goes_on = False
+
+    async def __call__(self) -> int:
+        """Look; gives when to look again."""
+        if not self._is_new:
+            try:
+                self.goes_on = (await self._look()).state is not TaskState.AUTH_REQUIRED
+            except TaskNotFound:
+                # Who follows it then finds out whether it is forgotten.
+                self.goes_on = True
+            except (Refused, Unreachable, Unreadable) as error:
+                log.info("peer.unseen error=%a", str(error))
+        self._is_new = False
+        return self._next_at()
 
 
 class Hearings:

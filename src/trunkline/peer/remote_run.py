@@ -39,6 +39,7 @@ from trunkline.net.egress import shown
 from trunkline.peer.absence import AWAY_KEY, SILENT, is_away, is_silent, is_unsent
 from trunkline.peer.callbacks import Following
 from trunkline.peer.failure import UNANSWERED, UNCERTAIN, explain
+from trunkline.peer.hearing import LoginWatch
 from trunkline.peer.relay import ASKED_KEY, Relay, deadline_of, is_bounded_there
 from trunkline.peer.remote import (
     CALLS,
@@ -119,6 +120,7 @@ class RemoteRun:
         self._remote = RemoteTask(context=target.context)
         # Whether the message that was sent last has become a task, or part of one.
         self._is_taken = False
+        self._login: LoginWatch | None = None
 
     async def run(self) -> Verdict:
         """Work until a verdict; a cancel is passed on."""
@@ -145,6 +147,10 @@ class RemoteRun:
                 # Asked and answered before a crash: all that counts is whose task it is.
                 self._recall(place)
                 question = Status(TaskState.INPUT_REQUIRED)
+            elif work.state.state is TaskState.AUTH_REQUIRED and not work.state.cancel_requested:
+                # Asked before this run and not answered since: it stands, and is looked at.
+                self._recall(place)
+                question = Status(TaskState.AUTH_REQUIRED)
             elif work.state.cancel_requested:
                 self._recall(place)
                 await self._cancel()
@@ -156,8 +162,9 @@ class RemoteRun:
                 if result is None and self._peer.uncertain == "fail":
                     return spoken(work, TaskState.FAILED, f"uncertain: {LOST.format(self._name)}", UNCERTAIN)
                 question = await self._question(result)
+            self._login = self._watch(question)
             try:
-                answer = await work.ask(question, lambda: self._told() is not None)
+                answer = await work.ask(question, self._is_moot, self._login)
             except (Unanswered, TimeoutError) as error:
                 if isinstance(error, Unanswered) and not is_bounded_there(work.state, place):
                     await self._cancel()
@@ -176,6 +183,17 @@ class RemoteRun:
             return self._relay.question(result)
         asked = f"{LOST.format(self._name)} Answer {AGAIN!r} or {NOT_AGAIN!r}."
         return spoken(self._work, TaskState.INPUT_REQUIRED, asked)
+
+    def _watch(self, question: Status) -> LoginWatch | None:
+        """What sees that somebody has logged in there: an agent without push tells nobody."""
+        if question.state is not TaskState.AUTH_REQUIRED or not self._remote.task:
+            return None
+        # One that stands since an earlier run has no words here, and is looked at first.
+        is_new = question.message is not None
+        return LoginWatch(self._look, lambda: self._pause_until(self._following.poll_s), is_new=is_new)
+
+    def _is_moot(self) -> bool:
+        return self._told() is not None or (self._login is not None and self._login.goes_on)
 
     def _recall(self, place: int) -> bool:
         """Read in the log whose task it became; whether that is there."""
@@ -452,9 +470,12 @@ class RemoteRun:
         await self._pause(state.notices)
 
     async def _pause(self, heard: int, longest_s: float = LONGEST_PAUSE_S) -> None:
+        await self._work.notified(heard, self._pause_until(longest_s))
+
+    def _pause_until(self, longest_s: float) -> int:
         # Longer as time goes on, by what the log says: a wait that it bridges begins anew when it is played.
         seconds = max((now_ms() - self._work.state.active_at) / 1000 * SLOWER, FIRST_PAUSE_S)
-        await self._work.notified(heard, now_ms() + round(min(seconds, longest_s) * 1000))
+        return now_ms() + round(min(seconds, longest_s) * 1000)
 
     async def _cancel(self) -> None:
         """Stop the remote task too; whether that succeeds, ours is stopped."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -70,6 +70,10 @@ class ChildTasks(Protocol):
         ...
 
 
+# Looks whether a question has become moot elsewhere; gives when to look again, in milliseconds.
+LookAgain = Callable[[], Awaitable[int]]
+
+
 class Work(Protocol):
     """One task in the hands of its executor. While it waits by one of these, it is never taken for silent."""
 
@@ -125,10 +129,13 @@ class Work(Protocol):
         """
         ...
 
-    async def ask(self, status: Status, is_moot: Callable[[], bool] = never) -> Message:
+    async def ask(
+        self, status: Status, is_moot: Callable[[], bool] = never, look: LookAgain | None = None
+    ) -> Message:
         """Interrupt the task with a question and wait for the caller's answer, unless that becomes moot.
 
-        Answers that the log already holds are returned at once, in the order they were given.
+        Answers that the log already holds are returned at once, in the order they were given. What makes it
+        moot and no log tells, `look` sees: it is called now, and again at each moment that it gives.
 
         Raises:
             Unanswered: its deadline has passed.

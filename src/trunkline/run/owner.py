@@ -16,7 +16,7 @@ from trunkline.log.events import AnyEvent, Recorded, Replied, Status, Stepped
 from trunkline.log.fold import LIMITS
 from trunkline.run import contexts
 from trunkline.run.buffer import UNFLUSHED_LIMIT, EventBuffer
-from trunkline.run.executor import Again, ChildTasks, Verdict, never
+from trunkline.run.executor import Again, ChildTasks, LookAgain, Verdict, never
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Node
 from trunkline.run.parking import Waits
@@ -181,7 +181,9 @@ class Owner:
             self.open_steps += 1
         return found
 
-    async def ask(self, status: Status, is_moot: Callable[[], bool] = never) -> Message:
+    async def ask(
+        self, status: Status, is_moot: Callable[[], bool] = never, look: LookAgain | None = None
+    ) -> Message:
         """Interrupt the task and wait for the caller."""
         self.check()
         if self._questions is None:
@@ -190,7 +192,7 @@ class Owner:
             self._questions = Questions(
                 state, self._buffer, self._waits().until, self._goes_on, reopens=reopens
             )
-        return await self._questions.ask(bounded(status, self.agent.answer_s), is_moot)
+        return await self._questions.ask(bounded(status, self.agent.answer_s), is_moot, look)
 
     async def sleep_until(self, moment: int) -> None:
         """Wait for a moment, in milliseconds since the epoch."""

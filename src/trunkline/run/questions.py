@@ -14,6 +14,7 @@ from trunkline.errors import Unanswered
 from trunkline.log.events import AnswerRead, QuestionClosed, Status
 from trunkline.log.fold import State
 from trunkline.run.buffer import EventBuffer
+from trunkline.run.executor import LookAgain
 from trunkline.wire.types import Message, TaskState
 
 Wait = Callable[[Callable[[], bool], int], Awaitable[None]]
@@ -49,7 +50,7 @@ class Questions(Struct):
         """Whether a question is being asked."""
         return self._lock.locked()
 
-    async def ask(self, status: Status, is_moot: Callable[[], bool]) -> Message:
+    async def ask(self, status: Status, is_moot: Callable[[], bool], look: LookAgain | None) -> Message:
         """The answer to a question, from the log or from the caller; it is withdrawn when it is moot."""
         async with self._lock:
             # Counted before it is answered: the answer to one that is given up is never that to the next.
@@ -57,7 +58,7 @@ class Questions(Struct):
             self._asked.add(place)
             if place >= len(state.answers):
                 try:
-                    await self._ask(place, status, is_moot)
+                    await self._ask(place, status, is_moot, look)
                 except asyncio.CancelledError:
                     if self._is_ours():
                         self._close(place, withdrawn=True)
@@ -93,18 +94,24 @@ class Questions(Struct):
         ids = {asked.message_id, status.message.message_id}
         return len(ids) == 1 or ids.isdisjoint(of_children)
 
-    async def _ask(self, place: int, status: Status, is_moot: Callable[[], bool]) -> None:
+    async def _ask(
+        self, place: int, status: Status, is_moot: Callable[[], bool], look: LookAgain | None
+    ) -> None:
         """Wait until a question is answered, or it is recorded that its deadline has passed or it is moot."""
         state = self._state
         if not self._is_open(status):
             self._buffer.put_now(status)
         await self._buffer.drain()
         deadline = state.deadline or 0
+
+        def is_over() -> bool:
+            return place < len(state.answers) or 0 < deadline <= now_ms() or is_moot()
+
         self.asking = True
         try:
-            await self._wait(
-                lambda: place < len(state.answers) or 0 < deadline <= now_ms() or is_moot(), deadline
-            )
+            while not is_over():
+                look_at = 0 if look is None else await look()
+                await self._wait(is_over, min([one for one in (deadline, look_at) if one], default=0))
         finally:
             self.asking = False
         if place == len(state.answers):
