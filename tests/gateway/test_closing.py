@@ -49,6 +49,10 @@ def test_a_stream_hears_of_the_cancel_and_a_deleted_tenant_leaves_only_the_audit
 
     async def case() -> None:
         key = (b"x-api-key", (await said("POST", "/admin/tenants", OPERATOR, name="acme"))["token"].encode())
+        settings = {"egress_hosts": ["127.0.0.1"]}
+        await said("PATCH", "/admin/tenants/acme", OPERATOR, settings=settings)
+        fetcher = hub.host.fetchers.find("acme")
+        assert fetcher is hub.host.fetchers.find("acme") is not hub.host.fetchers.shared
         form = {"id": "watch", "name": "Watch", "schedule": "0 3 * * *", "skill": "hold"}
         assert (await said("POST", "/api/ceremonies/create", key, **form))["id"] == "watch"
         docs = hub.host.store.docs
@@ -73,8 +77,10 @@ def test_a_stream_hears_of_the_cancel_and_a_deleted_tenant_leaves_only_the_audit
         while await docs.get("default", "tenant", "acme"):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
         assert await docs.kinds("acme") == []
+        assert hub.host.fetchers.find("acme") is not fetcher
         rows = (await said("GET", "/admin/audit?tenant=acme", OPERATOR))["items"]
-        assert [one["action"] for one in rows] == ["tenant.deleted", "tenant.changed", "tenant.created"]
+        actions = ["tenant.deleted", "tenant.changed", "tenant.changed", "tenant.created"]
+        assert [one["action"] for one in rows] == actions
         # The id is free again, and nothing opens with what was made before.
         assert (await said("POST", "/admin/tenants", OPERATOR, name="acme"))["id"] == "acme"
         assert await said("GET", "/api/tasks", key) == 401

@@ -63,3 +63,40 @@ def test_connections_are_not_shared_over_rules_and_end_with_the_rule() -> None:
             await fetchers.close()
 
     asyncio.run(asyncio.wait_for(scene(), 30))
+
+
+def test_the_connections_of_a_tenant_that_is_no_more_are_let_go_of_when_nothing_is_on_its_way() -> None:
+    async def scene() -> None:
+        arrived, answered = asyncio.Event(), asyncio.Event()
+        closed: list[bytes] = []
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while (await reader.readline()).strip():
+                pass
+            arrived.set()
+            await answered.wait()
+            writer.write(b"HTTP/1.1 204 X\r\ncontent-length: 0\r\n\r\n")
+            await writer.drain()
+            closed.append(await reader.read())
+            writer.close()
+
+        own = Egress(hosts=["127.0.0.1"])
+        fetchers = TenantFetchers(Egress(), timeout_s=5)
+        fetchers.egress_of = lambda tenant: own
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        async with server, asyncio.timeout(10):
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
+            first = fetchers.find("gone")
+            posting = asyncio.create_task(first.post(url, b"", ()))
+            await arrived.wait()
+            assert not await fetchers.release("gone") and fetchers.find("gone") is first
+            answered.set()
+            assert (await posting).status == 204 and not closed
+            assert await fetchers.release("gone") and await fetchers.release("gone")
+            while not closed:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            # Whoever is called so later has another.
+            assert fetchers.find("gone") is not first
+            await fetchers.close()
+
+    asyncio.run(scene())

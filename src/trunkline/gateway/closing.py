@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from trunkline.auth.identity import LAST_S
@@ -38,12 +38,15 @@ class TenantClosing:
         *,
         kept_s: float,
         look: Callable[[], None],
+        release: Callable[[str], Awaitable[bool]],
         remove_files: Callable[[str], None] = lambda tenant: None,
     ) -> None:
         """Take how long what ended is kept (0: for ever).
 
-        `remove_files` is called in a thread when the data of a tenant go.
+        `release` lets go of the connections of a deleted tenant and says whether it could; `remove_files` is
+        called in a thread when the data of a tenant go.
         """
+        self._release = release
         self._remove_files = remove_files
         self._book = book
         self._runner = runner
@@ -80,8 +83,10 @@ class TenantClosing:
                 done = await asyncio.gather(*[self._cancel(tenant.id, head.task_id) for head in page.heads])
                 if not any(done):
                     break
+        if not tenant.deleted_at or not await self._release(tenant.id):
+            return
         now = await self._store.clock.now()
-        if tenant.deleted_at and self._kept_ms and now >= tenant.deleted_at + self._kept_ms:
+        if self._kept_ms and now >= tenant.deleted_at + self._kept_ms:
             await self._purge(tenant.id)
 
     async def _cancel(self, tenant: str, task_id: str) -> bool:

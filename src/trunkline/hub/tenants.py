@@ -54,6 +54,7 @@ class Tenants:
             host.runner,
             kept_s=host.settings.kept_s,
             look=self._look,
+            release=host.fetchers.release,
             remove_files=lambda tenant: self.remove_files(tenant),
         )
         host.runner.keep_of(self.kept_s)

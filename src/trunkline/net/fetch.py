@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from msgspec import Struct
 
 from trunkline.errors import TimedOut, Unreachable
+from trunkline.net.connection import SocketResponse
 from trunkline.net.egress import Egress, HttpTarget, join, target
 from trunkline.net.http import Body, HttpRequest
 from trunkline.net.http_client import CONNECT_S, Dial, SocketHttpClient, dial, untrusted
@@ -54,6 +55,12 @@ class Fetcher:
             egress, connect_s=connect_s, tls=tls, connections=ORIGIN_CONNECTIONS, dial=dial
         )
         self._in_flight = asyncio.Semaphore(IN_FLIGHT)
+        self._sending = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is on its way."""
+        return self._sending > 0
 
     async def check(self, url: str) -> None:
         """Let an address pass if it could be called now.
@@ -119,20 +126,27 @@ class Fetcher:
         self, request: HttpRequest, limit: int, body_s: float | None
     ) -> tuple[FullResponse, bool]:
         """The response, and whether that was all of it."""
-        async with self._in_flight:
-            try:
-                response = await self._client.open(request)
-            except TimedOut as error:
-                raise Unreachable(str(error), reason="timeout") from error
-            except Unreachable as error:
-                if error.reason != "sent":
-                    raise
-                raise _unanswered(request, error) from error
-            try:
-                body, is_whole = await _read(response.body, limit, body_s)
-            finally:
-                await response.close()
+        self._sending += 1
+        try:
+            async with self._in_flight:
+                response = await self._open(request)
+                try:
+                    body, is_whole = await _read(response.body, limit, body_s)
+                finally:
+                    await response.close()
+        finally:
+            self._sending -= 1
         return FullResponse(response.status, response.headers, body), is_whole
+
+    async def _open(self, request: HttpRequest) -> SocketResponse:
+        try:
+            return await self._client.open(request)
+        except TimedOut as error:
+            raise Unreachable(str(error), reason="timeout") from error
+        except Unreachable as error:
+            if error.reason != "sent":
+                raise
+            raise _unanswered(request, error) from error
 
 
 FetcherOf = Callable[[str], Fetcher]
@@ -158,6 +172,17 @@ class TenantFetchers:
             # Not the connections of others: what is open is not judged again.
             self._own[tenant] = Fetcher(egress, timeout_s=self._timeout_s)
         return self._own[tenant]
+
+    async def release(self, tenant: str) -> bool:
+        """Let go of the connections of a tenant that is no more; whether none is on its way somewhere."""
+        found = self._own.get(tenant)
+        if found is None:
+            return True
+        if found.busy:
+            return False
+        del self._own[tenant]
+        await found.close()
+        return True
 
     async def close(self) -> None:
         """Close all connections."""
