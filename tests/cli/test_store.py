@@ -222,6 +222,37 @@ def test_the_age_comes_from_the_settings(
 # export and import
 
 
+def test_what_a_hub_keeps_is_carried_too(command: Command, tmp_path: Path) -> None:
+    bodies = {
+        ("model.notes", "scout"): b'[{"id":"1","text":"remember","at":1}]',
+        ("model.todos", "scout"): b'[{"id":"2","text":"do it","at":2}]',
+        ("workflow", "5f2a"): b'{"document":{"name":"echo"}}',
+        # The hash that an id means is no JSON in the store.
+        ("workflow.id", "echo"): b"5f2a",
+    }
+
+    async def kept(file: str, *, writes: bool) -> dict[tuple[str, str], bytes | None]:
+        store = SqliteStore(str(tmp_path / file), now_ms=now_ms)
+        await store.open()
+        try:
+            for (kind, one_id), body in bodies.items() if writes else ():
+                await store.docs.put("acme", kind, one_id, body, 0)
+            found = {key: await store.docs.get("acme", *key) for key in bodies}
+            return {key: None if doc is None else doc.body for key, doc in found.items()}
+        finally:
+            await store.close()
+
+    assert asyncio.run(kept("kept.db", writes=True)) == bodies
+    assert command("export", "all.jsonl", "--store", "sqlite:///kept.db") == (0, "", "")
+    for told in ("4 documents\nskipped    0\n", "0 documents\nskipped    4\n"):
+        assert command("import", "all.jsonl", "--store", "sqlite:///copy.db")[1].endswith(told)
+    assert asyncio.run(kept("copy.db", writes=False)) == bodies
+    wrong = (tmp_path / "all.jsonl").read_text().replace('"5f2a"}', "[1]}")
+    (tmp_path / "wrong.jsonl").write_text(wrong)
+    code, _, said = command("import", "wrong.jsonl", "--store", "sqlite:///other.db")
+    assert code == 2 and "the document was not written" in said
+
+
 def test_a_round_trip(command: Command, filled: Path, tmp_path: Path) -> None:
     assert command("export", "all.jsonl") == (0, "", "")
     assert os.stat("all.jsonl").st_mode & 0o077 == 0

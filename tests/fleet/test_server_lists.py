@@ -20,7 +20,8 @@ def test_settings_show_no_secret() -> None:
         keys=(Secret(CANARY),),
         secret_key=Secret(CANARY),
     )
-    shown = asyncio.run(ServerApi(store_from_url("memory:"), settings, "", lambda _: ()).settings())
+    api = ServerApi(store_from_url("memory:"), settings, "", lambda _: ())
+    shown = asyncio.run(api.settings(ApiCall(Principal("default", "boss"), "default")))
     assert CANARY not in repr(shown)
     values = {one.name: one.value for one in shown.items}
     assert (values["keys"], values["secret_key"], values["port"]) == (("***",), "***", 8000)
@@ -65,8 +66,12 @@ def test_deliveries_and_settings_are_for_admins() -> None:
         assert (await at.get("stranger", "/api/deliveries"))["items"] == []
         detail = await at.ask("alice", "GET", f"/api/tasks/{task['id']}")
         assert len(detail.json()["deliveries"]) == len(both) and CANARY not in detail.text
-        names = [one["name"] for one in (await at.get("root", "/api/settings"))["items"]]
+        names = [one["name"] for one in (await at.get("all", "/api/settings"))["items"]]
         assert "store" in names
+        # Whose machine it is not is shown what its callers meet.
+        seen = {one["name"] for one in (await at.get("stranger", "/api/settings"))["items"]}
+        assert {"wait_limit", "retention", "inbox_ttl"} <= seen
+        assert not seen & {"store", "host", "keys", "secret_key", "egress_hosts", "mcp_manifest", "issuers"}
         (node,) = (await at.get("root", "/api/nodes"))["items"]
         assert (node["id"], node["alive"]) == (at.application.host.runner.node, True)
         assert "desk" in node["agents"] and "" not in node["agents"] and node["beatAt"] > "2020"

@@ -12,7 +12,8 @@ from tests.flow.workbench import CALLER, seed
 from trunkline.clock import now_ms
 from trunkline.errors import FlowRefused
 from trunkline.flow.assembly import AGENT
-from trunkline.flow.definitions import KIND, PLACE, STEP
+from trunkline.flow.definition.document import WORKFLOW_KIND
+from trunkline.flow.definitions import PLACE, STEP
 from trunkline.flow.engine import executor, rows
 from trunkline.flow.engine.run_messages import RunOrder, run_task_id
 from trunkline.flow.listing import RunListQuery
@@ -49,7 +50,7 @@ async def test_ever_new_definitions_leave_nothing_behind_when_their_runs_are_for
             assert [(step.place, step.name) for step in steps] == [(PLACE, STEP)]
         assert len(refs) == 8
         assert await flows.store.maintenance.prune(LATER, [AGENT]) == 8
-        assert await flows.store.docs.list("default", KIND) == []
+        assert await flows.store.docs.list("default", WORKFLOW_KIND) == []
 
 
 async def test_a_run_is_read_and_goes_on_by_its_own_log(flow_store: str) -> None:

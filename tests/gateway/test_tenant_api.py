@@ -293,7 +293,7 @@ def test_the_id_of_a_name(name: str, made: str) -> None:
     assert slug(name) == made
 
 
-@pytest.mark.parametrize("name", ["", "...", "API", "v1", "日本"])
+@pytest.mark.parametrize("name", ["", "...", "API", "v1", "日本", "a\x00b", "a\nb", "a\x1b[31mb"])
 def test_a_name_that_gives_no_id(name: str) -> None:
     with pytest.raises(InvalidParams) as refused:
         slug(name)

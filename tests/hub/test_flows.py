@@ -16,7 +16,7 @@ from tests.flow.surfaces import ASK, SIGNAL, workflow
 from tests.harness import ServerProcess
 from trunkline.cli.hub import check
 from trunkline.errors import Misuse
-from trunkline.flow.definitions import KIND
+from trunkline.flow.definition.document import WORKFLOW_KIND
 from trunkline.hub.hub import Hub
 from trunkline.net.http import HttpRequest
 from trunkline.net.in_process import InProcessHttpClient
@@ -232,7 +232,7 @@ def test_a_file_that_changes_is_taken_up_and_begun_runs_keep_theirs(
             )
             assert task["artifacts"][0]["parts"][0]["data"]["ok"] is True
             # Each is in the logs of its runs, and nowhere else.
-            assert await ask.docs.list("default", KIND) == []
+            assert await ask.docs.list("default", WORKFLOW_KIND) == []
 
     run(scene())
 

@@ -14,6 +14,19 @@ from trunkline.hub.template import write_workspace
 
 OPERATOR = {"X-API-Key": "operators-key-1"}
 CANARY = "canary-of-a-credential"
+ECHO = {
+    "document": {
+        "schema": "https://agent-workflow.dev/schemas/workflow-definition.json",
+        "name": "echo",
+        "version": "1.0.0",
+    },
+    "nodes": [
+        {"id": "start", "type": "start"},
+        {"id": "end", "type": "end", "config": {"output_mapping": "{said: .text}"}},
+    ],
+    "edges": [{"source": "__start__", "target": "start"}, {"source": "start", "target": "end"}],
+    "state_schema": {"type": "object", "properties": {"text": {"type": "string"}}},
+}
 ENV = {**SECRET, "TRUNKLINE_EGRESS_HOSTS": "127.0.0.1"}
 
 
@@ -61,6 +74,8 @@ def test_a_hub_is_backed_up_and_restored(tmp_path: Path) -> None:
         post("/api/ceremonies/create", nightly)
         post("/api/ceremonies/nightly/run", {})
         made = post("/admin/keys", {"owner": "ci", "scopes": ["admin"]})
+        assert post("/v1/workflows", {"definition": ECHO})["wf_id"] == "echo"
+        post("/api/agents", {"name": "walker", "workflow": "echo"})
         task = post("/api/dispatch", {"skill": "draft", "message": "go", "wait": 30})["tasks"][0]["taskId"]
         key = {"X-API-Key": made["token"]}
         acme = {"X-API-Key": post("/admin/tenants", {"name": "Acme"})["token"]}
@@ -84,6 +99,10 @@ def test_a_hub_is_backed_up_and_restored(tmp_path: Path) -> None:
         hub = Agent(process.base)
         assert hub.http.get(f"{hub.base}/api/agents").status_code == 401
         assert served(hub, key, task) == before
+        # What was registered is walked.
+        order = {"agent": "walker", "message": "go", "wait": 30}
+        walked = hub.http.post(f"{hub.base}/api/dispatch", json=order, headers=key).json()["tasks"][0]
+        assert walked["state"] == "completed", walked
         tasks = [hub.http.get(f"{hub.base}/api/tasks", headers=one).status_code for one in (acme, shut)]
         assert tasks == [200, 401]
         hub.close()

@@ -24,8 +24,10 @@ from trunkline.errors import Misuse
 from trunkline.fleet.catalogue.documents import ENTRY_KIND, OVERRIDE_KIND, KeptEntry
 from trunkline.fleet.ceremonies.ceremony_store import KIND as CEREMONY_KIND
 from trunkline.fleet.journal import KIND as JOURNAL_KIND
+from trunkline.flow.definition.document import WORKFLOW_ID_KIND, WORKFLOW_KIND
 from trunkline.gateway.audit import KIND as AUDIT_KIND
 from trunkline.gateway.audit import AuditRow
+from trunkline.gateway.model.notes import NOTES, TODOS
 from trunkline.gateway.tenants import KIND as TENANT_KIND
 from trunkline.gateway.tenants import Tenant
 from trunkline.log.ids import is_task_id
@@ -49,6 +51,11 @@ def _unsealed(tenant: str, body: bytes) -> tuple[str, bytes]:
     return tenant, msgspec.json.encode(replace(kept, sealed="")) if kept.sealed else body
 
 
+def _quoted(tenant: str, body: bytes) -> tuple[str, bytes]:
+    """A document that is a text, as JSON."""
+    return tenant, msgspec.json.encode(body.decode())
+
+
 def _of(kind: type[Struct], member: str = "tenant") -> Shown:
     """Documents of all tenants, which are kept in one place: whose one is stands in it."""
 
@@ -67,6 +74,10 @@ _KINDS: dict[str, Shown] = {
     OVERRIDE_KIND: _whole,
     CEREMONY_KIND: _whole,
     JOURNAL_KIND: _whole,
+    NOTES: _whole,
+    TODOS: _whole,
+    WORKFLOW_KIND: _whole,
+    WORKFLOW_ID_KIND: _quoted,
 }
 
 
@@ -168,7 +179,7 @@ def export(
     store: StoreUrl = None,
     tenant: Annotated[str | None, typer.Option(help="Only what is this tenant's.")] = None,
 ) -> None:
-    """Write logs, keys (as digests), catalogue and ceremonies as JSON lines, also beside a server."""
+    """Write logs, keys (as digests) and what a hub keeps as JSON lines, also beside a server."""
     settings = settings_for(store)
 
     async def work(out: BinaryIO) -> None:
@@ -190,7 +201,7 @@ def import_(
 
     async def work(lines: BinaryIO) -> None:
         async with opened_store(settings) as opened:
-            done = await restore(opened, lines, _KINDS)
+            done = await restore(opened, lines, _KINDS, texts=(WORKFLOW_ID_KIND,))
         print(
             f"imported   {done.tasks} tasks, {done.events} events, {done.documents} documents\n"
             f"skipped    {done.skipped}"

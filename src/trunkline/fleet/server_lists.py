@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.auth.principal import Scope as AuthScope
-from trunkline.config import Secret, Settings
+from trunkline.config import OF_SITE, Secret, Settings
 from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, PageQuery
 from trunkline.fleet.route import api_route
 from trunkline.fleet.views import delivery_item
@@ -16,6 +17,24 @@ from trunkline.store.base import Store
 from trunkline.store.url import shown
 from trunkline.wire.spellings import timestamp
 
+# What callers meet; the rest is of the operator's machine, as where the store is.
+_OF_CALLS = OF_SITE | {
+    "announce_ttl",
+    "body_limit",
+    "body_timeout",
+    "card_refresh",
+    "health_window",
+    "hop_limit",
+    "inbox_ttl",
+    "keep_alive",
+    "poll_interval",
+    "public_url",
+    "push",
+    "push_retry",
+    "push_timeout",
+    "task_budget",
+    "task_max_age",
+}
 Registered = Callable[[str], Collection[str]]
 
 
@@ -65,10 +84,12 @@ class ServerApi:
         return ApiPage([delivery_item(one) for one in found], following)
 
     @api_route("GET /settings", AuthScope.ADMIN)
-    async def settings(self) -> ApiPage:
-        """Every setting of the server, without secrets."""
+    async def settings(self, call: ApiCall) -> ApiPage:
+        """Every setting of the server, without secrets; to other tenants those of calls."""
         values: dict[str, Any] = msgspec.to_builtins(self._settings, enc_hook=_hidden)
         values["store"] = shown(self._settings.store)
+        if call.principal.tenant != DEFAULT_TENANT and AuthScope.OPERATOR not in call.principal.scopes:
+            values = {name: value for name, value in values.items() if name in _OF_CALLS}
         return ApiPage([SettingItem(name=name, value=value) for name, value in values.items()])
 
     @api_route("GET /nodes", AuthScope.ADMIN)

@@ -16,13 +16,12 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.errors import Conflict, FlowRefused
-from trunkline.flow.definition.document import Definition
+from trunkline.flow.definition.document import WORKFLOW_ID_KIND, WORKFLOW_KIND, Definition
 from trunkline.flow.definition.read import read_definition
 from trunkline.flow.state import StateCheck
 from trunkline.log.events import Recorded, Stepped
 from trunkline.store.parts import Docs
 
-KIND, REGISTERED = "workflow", "workflow.id"
 # The step of a run that holds its definition, and its place.
 STEP, PLACE = "flow.definition", 0
 LARGEST = 2 << 20
@@ -119,7 +118,7 @@ class Definitions:
         """Have the store hold a definition."""
         body = msgspec.json.encode(loaded.definition.document)
         try:
-            await self._docs.put(tenant, KIND, loaded.definition.hash, body, 0)
+            await self._docs.put(tenant, WORKFLOW_KIND, loaded.definition.hash, body, 0)
         except Conflict:
             # It was there: by this hash it can be no other.
             pass
@@ -148,7 +147,7 @@ class Definitions:
         found = self.held(tenant, hash)
         if found is not None:
             return found
-        doc = await self._docs.get(tenant, KIND, hash)
+        doc = await self._docs.get(tenant, WORKFLOW_KIND, hash)
         if doc is None:
             raise FlowRefused("WORKFLOW_NOT_FOUND", f"there is no definition with the hash {hash}")
         found = self._by_text.find(doc.body)
@@ -163,11 +162,11 @@ class Definitions:
             FlowRefused: another one has it, or the tenant has as many as it may.
         """
         # Two at once may both find room for the last one: a bound, not a count.
-        if len(await self._docs.list(tenant, REGISTERED, limit=TENANT_LIMIT)) >= TENANT_LIMIT:
+        if len(await self._docs.list(tenant, WORKFLOW_ID_KIND, limit=TENANT_LIMIT)) >= TENANT_LIMIT:
             raise FlowRefused("VALIDATION_ERROR", f"a tenant registers at most {TENANT_LIMIT} workflows")
         await self.keep(tenant, loaded)
         try:
-            await self._docs.put(tenant, REGISTERED, workflow_id, loaded.definition.hash.encode(), 0)
+            await self._docs.put(tenant, WORKFLOW_ID_KIND, workflow_id, loaded.definition.hash.encode(), 0)
         except Conflict:
             raise FlowRefused(
                 "DUPLICATE_WORKFLOW_ID", f"there is a workflow {workflow_id!r}; give this one another name"
@@ -179,7 +178,7 @@ class Definitions:
         Raises:
             FlowRefused: none has it.
         """
-        doc = await self._docs.get(tenant, REGISTERED, workflow_id)
+        doc = await self._docs.get(tenant, WORKFLOW_ID_KIND, workflow_id)
         if doc is None:
             raise FlowRefused("WORKFLOW_NOT_FOUND", f"there is no workflow {workflow_id!r}")
         return await self.get(tenant, doc.body.decode())

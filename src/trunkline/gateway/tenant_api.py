@@ -18,6 +18,7 @@ from trunkline.fleet.route import api_route
 from trunkline.gateway.audit import Audit
 from trunkline.gateway.tenants import NO_QUOTA, Tenant, TenantAlerts, TenantBook, TenantQuota, TenantSettings
 from trunkline.store.records import AddedDoc
+from trunkline.wire.card import plain_name
 from trunkline.wire.spellings import timestamp
 
 # What the key may do that is made with a tenant: everything of that tenant, and nothing of the server.
@@ -224,6 +225,8 @@ def slug(name: str) -> str:
     Raises:
         InvalidParams: the name gives none.
     """
+    if plain_name(name) != name.strip():
+        raise InvalidParams("it holds no line ends and no control characters", field="name")
     made = _NO_SLUG.sub("-", name.strip().lower()).strip("-._")[:64].rstrip("-._")
     try:
         check_tenant(made)

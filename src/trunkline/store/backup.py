@@ -7,7 +7,7 @@ of them may leave, says whoever asks.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Annotated, NoReturn
 
 import msgspec
@@ -115,8 +115,12 @@ def _rest(recorded: ev.Recorded) -> bytes:
     )
 
 
-async def restore(store: Store, lines: Iterable[bytes], kinds: Iterable[str] = ()) -> Restored:
+async def restore(
+    store: Store, lines: Iterable[bytes], kinds: Iterable[str] = (), texts: Collection[str] = ()
+) -> Restored:
     """Write the lines of an export into a store; what is there already, event for event, is skipped.
+
+    Documents of the kinds in `texts` are no JSON in the store, and strings in the lines.
 
     Raises:
         Misuse: a line is damaged, or a task or document is there and differs. What is before it is written.
@@ -128,6 +132,8 @@ async def restore(store: Store, lines: Iterable[bytes], kinds: Iterable[str] = (
     try:
         for group in _groups(lines):
             if isinstance(group, _NumberedDocument):
+                if group.line.document in texts:
+                    group.line.body = msgspec.Raw(_text(group))
                 await _write_document(store, group, carried, done)
                 continue
             wave.append(group)
@@ -194,6 +200,13 @@ def _document(number: int, text: bytes) -> _NumberedDocument:
     if not (line.tenant + line.id).isprintable():
         raise Misuse(f"line {number}: tenant and id of a document are printable; it was not written")
     return _NumberedDocument(number, line)
+
+
+def _text(one: _NumberedDocument) -> bytes:
+    try:
+        return msgspec.json.decode(one.line.body, type=str).encode()
+    except msgspec.MsgspecError as error:
+        raise Misuse(f"line {one.number}: {error}; the document was not written") from None
 
 
 async def _write_document(

@@ -6,6 +6,9 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+# The documents of a store that hold a registered definition by its hash, and the hash by its id.
+WORKFLOW_KIND, WORKFLOW_ID_KIND = "workflow", "workflow.id"
+
 START = "__start__"
 
 NodeType = Literal[
