@@ -253,8 +253,9 @@ class CarriedAgents:
             facts = _facts(agent)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it is shown with the entry, the others are served
             reason = fault_of(error)
-            log.error("agent.unloaded agent=%s error=%a", entry.name, reason)
-            self._catalogue.fail(key, f"{entry.imported}: {reason}")
+            # Said once: it is tried again whenever anything of the catalogue changes.
+            if self._catalogue.fail(key, f"{entry.imported}: {reason}"):
+                log.error("agent.unloaded agent=%s error=%a", entry.name, reason)
             return
         self._kinds[entry.name] = ("skill", entry.imported)
         self._declared[entry.name] = agent.extensions
@@ -273,8 +274,8 @@ class CarriedAgents:
             else:
                 loaded = await flows.resolve(key[0] or DEFAULT_TENANT, entry.workflow)
         except (Misuse, FlowRefused) as error:
-            log.error("workflow.unloaded agent=%s error=%a", entry.name, str(error))
-            self._catalogue.fail(key, str(error))
+            if self._catalogue.fail(key, str(error)):
+                log.error("workflow.unloaded agent=%s error=%a", entry.name, str(error))
             return
         if self._workflows.get(key) is loaded:
             return
@@ -308,8 +309,8 @@ class CarriedAgents:
             # The library of a provider is loaded when it is first named, which takes its time.
             facts = await asyncio.to_thread(models.facts, entry)
         except Misuse as error:
-            log.error("model.unloaded agent=%s error=%a", name, str(error))
-            self._catalogue.fail(key, str(error))
+            if self._catalogue.fail(key, str(error)):
+                log.error("model.unloaded agent=%s error=%a", name, str(error))
             return
         self._models[key] = entry
         self._catalogue.learn(key, facts)

@@ -123,11 +123,13 @@ class Catalogue:
             self._facts[key] = facts
             self._renew(key)
 
-    def fail(self, key: Key, reason: str) -> None:
-        """Why the card of an agent could not be had; what is known of it stays."""
-        if key in self._entries and self._failures.get(key) != reason:
-            self._failures[key] = reason
-            self._renew(key)
+    def fail(self, key: Key, reason: str) -> bool:
+        """Why the card of an agent could not be had, what is known of it stays; whether that is new."""
+        if key not in self._entries or self._failures.get(key) == reason:
+            return False
+        self._failures[key] = reason
+        self._renew(key)
+        return True
 
     def facts(self, key: Key) -> CardFacts | None:
         """The facts of the latest card of an agent; None before the first."""
