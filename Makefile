@@ -76,7 +76,7 @@ providers: $(UV)  ## models of every provider that can be led to a server of our
 	$(UV) venv --quiet --clear --python $(PYTHON) .floors/providers
 	$(UV) pip install --quiet --compile-bytecode --python .floors/providers/bin/python -e '.[dev]' \
 		'pydantic-ai-slim[bedrock,cohere,google,groq,huggingface,mistral]'
-	.floors/providers/bin/pytest tests/gateway/model/test_every_provider.py $(ARGS)
+	.floors/providers/bin/pytest tests/gateway/model/test_providers_libraries.py $(ARGS)
 
 frameworks: .venv/.run-stamp $(UV)  ## other frameworks' A2A clients against our server, our client against theirs; ARGS="--only adk"
 	$(BIN)/python frameworks/run.py --uv $(UV) $(ARGS)

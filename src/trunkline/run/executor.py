@@ -72,6 +72,7 @@ class ChildTasks(Protocol):
 
 # Looks whether a question has become moot elsewhere; gives when to look again, in milliseconds.
 LookAgain = Callable[[], Awaitable[int]]
+IsMoot = Callable[[], bool]
 
 
 class Work(Protocol):
@@ -129,9 +130,7 @@ class Work(Protocol):
         """
         ...
 
-    async def ask(
-        self, status: Status, is_moot: Callable[[], bool] = never, look: LookAgain | None = None
-    ) -> Message:
+    async def ask(self, status: Status, is_moot: IsMoot = never, look: LookAgain | None = None) -> Message:
         """Interrupt the task with a question and wait for the caller's answer, unless that becomes moot.
 
         Answers that the log already holds are returned at once, in the order they were given. What makes it

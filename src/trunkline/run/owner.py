@@ -16,7 +16,7 @@ from trunkline.log.events import AnyEvent, Recorded, Replied, Status, Stepped
 from trunkline.log.fold import LIMITS
 from trunkline.run import contexts
 from trunkline.run.buffer import UNFLUSHED_LIMIT, EventBuffer
-from trunkline.run.executor import Again, ChildTasks, LookAgain, Verdict, never
+from trunkline.run.executor import Again, ChildTasks, IsMoot, LookAgain, Verdict, never
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Node
 from trunkline.run.parking import Waits
@@ -92,12 +92,10 @@ class Owner:
     @property
     def idle(self) -> bool:
         """Whether nothing is lost if the process ends now."""
-        # What waits as a whole could be parked as well: a stop need not sit out the seconds before that. And
-        # what somebody else does goes on there: the log says which task it is, by which it is followed again.
-        parkable = self._waiting is not None and self._waiting.parkable
+        # Parked as well it could be: what waits as a whole, and what others do, which is followed by its log.
+        parks = self.agent.executor.works_elsewhere or (self._waiting is not None and self._waiting.parkable)
         unsaid = self.open_steps or self._buffer.busy or self._buffer.unflushed
-        played_again = (parkable or self.agent.executor.works_elsewhere) and not unsaid
-        return played_again or self.asking or self._abandoned or self.state.over
+        return (parks and not unsaid) or self.asking or self._abandoned or self.state.over
 
     @property
     def asking(self) -> bool:
@@ -181,16 +179,13 @@ class Owner:
             self.open_steps += 1
         return found
 
-    async def ask(
-        self, status: Status, is_moot: Callable[[], bool] = never, look: LookAgain | None = None
-    ) -> Message:
+    async def ask(self, status: Status, is_moot: IsMoot = never, look: LookAgain | None = None) -> Message:
         """Interrupt the task and wait for the caller."""
         self.check()
         if self._questions is None:
-            state = self.state
-            reopens = self._again is Again.RESUME and state.interrupted
+            reopens = self._again is Again.RESUME and self.state.interrupted
             self._questions = Questions(
-                state, self._buffer, self._waits().until, self._goes_on, reopens=reopens
+                self.state, self._buffer, self._waits().until, self._goes_on, reopens=reopens
             )
         return await self._questions.ask(bounded(status, self.agent.answer_s), is_moot, look)
 

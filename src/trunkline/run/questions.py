@@ -14,7 +14,7 @@ from trunkline.errors import Unanswered
 from trunkline.log.events import AnswerRead, QuestionClosed, Status
 from trunkline.log.fold import State
 from trunkline.run.buffer import EventBuffer
-from trunkline.run.executor import LookAgain
+from trunkline.run.executor import IsMoot, LookAgain
 from trunkline.wire.types import Message, TaskState
 
 Wait = Callable[[Callable[[], bool], int], Awaitable[None]]
@@ -50,7 +50,7 @@ class Questions(Struct):
         """Whether a question is being asked."""
         return self._lock.locked()
 
-    async def ask(self, status: Status, is_moot: Callable[[], bool], look: LookAgain | None) -> Message:
+    async def ask(self, status: Status, is_moot: IsMoot, look: LookAgain | None) -> Message:
         """The answer to a question, from the log or from the caller; it is withdrawn when it is moot."""
         async with self._lock:
             # Counted before it is answered: the answer to one that is given up is never that to the next.
@@ -94,9 +94,7 @@ class Questions(Struct):
         ids = {asked.message_id, status.message.message_id}
         return len(ids) == 1 or ids.isdisjoint(of_children)
 
-    async def _ask(
-        self, place: int, status: Status, is_moot: Callable[[], bool], look: LookAgain | None
-    ) -> None:
+    async def _ask(self, place: int, status: Status, is_moot: IsMoot, look: LookAgain | None) -> None:
         """Wait until a question is answered, or it is recorded that its deadline has passed or it is moot."""
         state = self._state
         if not self._is_open(status):

@@ -169,16 +169,15 @@ class Runner:
         """Take nothing new, let executors end for a while, then end them with a reason."""
         self.drain()
         if self._store.shared:
-            # In the middle of a send nobody could tell whether it arrived: that is waited for.
-            away = [one for one in self._movable() if one.idle or not one.agent.executor.works_elsewhere]
-            await self._release(away)
-        limits = self._node.limits
-        await self._until(lambda: not self._arriving and self._settled(), limits.drain_s)
+            # What is being sent is waited for: nobody could tell whether it arrived.
+            sending = {one for one in self._owners if one.agent.executor.works_elsewhere and not one.idle}
+            await self._release([one for one in self._movable() if one not in sending])
+        await self._until(lambda: not self._arriving and self._settled(), self._node.limits.drain_s)
         moved = self._movable()
         for owner in self._owners.difference(moved):
             owner.stop_with("The server was stopped before the task ended.")
         await self._release(moved)
-        await self._until(self._idle, limits.cancel_s + 1)
+        await self._until(self._idle, self._node.limits.cancel_s + 1)
         for owner in list(self._owners):
             owner.abandon()
         await self._until(lambda: not self._owners, UNWIND_S)
@@ -211,9 +210,8 @@ class Runner:
                 log.error("task.unreleased error=%s", outcome)
 
     def _settled(self) -> bool:
-        """Whether nothing would be lost now; what others do is let go of as soon as its log is whole."""
+        """Whether nothing would be lost now; what others do is let go of, unless a skill waits for it."""
         if not self._store.shared:
-            # A skill that waits for it here may still come to its end.
             needed = {child for one in self._owners if not one.idle for child in one.awaited}
             for one in [one for one in self._owners if one.agent.executor.works_elsewhere and one.idle]:
                 if one.state.task_id not in needed:
