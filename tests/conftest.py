@@ -1,15 +1,12 @@
-"""What every suite shares: hypothesis settings, and a visible skip where Node is missing."""
+"""What every suite shares: hypothesis settings, and a visible skip where the JavaScript SDKs are missing."""
 
 from __future__ import annotations
 
 import gc
 import os
-import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Generator, Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,9 +14,8 @@ from hypothesis import HealthCheck, settings
 
 from tests import postgres
 from tests.harness import SECRET, Agent, ServerProcess
+from tests.node import why_no_js
 from tests.sample import THOROUGH
-
-JS = Path(__file__).parent / "interop" / "js"
 
 # Every worker reads all tests and hundreds of servers start: what was compiled once is kept for the next.
 sys.dont_write_bytecode = False
@@ -76,7 +72,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=list(heavy))
         items[:] = [item for item in items if item not in heavy]
     marked = [item for item in items if item.get_closest_marker("js")]
-    if marked and (reason := _why_no_js()):
+    if marked and (reason := why_no_js()):
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=reason))
 
@@ -95,21 +91,6 @@ def _is_heavy(item: pytest.Item) -> bool:
         or not HEAVY_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
         or not HEAVY_NAMES.isdisjoint(vars(module) if module else ())
     )
-
-
-@cache
-def _why_no_js() -> str:
-    node = shutil.which("node")
-    if node is None:
-        return "Node is not installed"
-    version = subprocess.run(
-        [node, "--version"], capture_output=True, text=True, timeout=120, check=True
-    ).stdout
-    if int(version.strip().lstrip("v").split(".")[0]) < 20:
-        return f"Node 20 or newer is needed, found {version.strip()}"
-    if not all((JS / "node_modules" / name).is_dir() for name in ("a2a-js-1", "express")):
-        return "the JavaScript SDKs are not installed: run `make js`"
-    return ""
 
 
 class Shelf:

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.harness import ServerProcess
+from tests.node import NODE, PACKAGES
 from trunkline.demo.tour import SNIPPETS
 
 COMMANDS, CLIENT, CURL, SDK, JAVASCRIPT = [text for _, text in SNIPPETS]
-JS = Path(__file__).parents[1] / "interop" / "js"
 # What can be pasted is about clients: where the server keeps its tasks makes no difference to it.
 pytestmark = pytest.mark.parametrize("shelf", ["sqlite"], indirect=True, scope="session")
 
@@ -55,7 +55,7 @@ def test_the_official_client(demo_server: ServerProcess) -> None:
 def test_javascript(demo_server: ServerProcess, tmp_path: Path) -> None:
     (tmp_path / "node_modules").mkdir()
     (tmp_path / "node_modules" / "@a2a-js").mkdir()
-    (tmp_path / "node_modules" / "@a2a-js" / "sdk").symlink_to(JS / "node_modules" / "a2a-js-1")
+    (tmp_path / "node_modules" / "@a2a-js" / "sdk").symlink_to(PACKAGES / "a2a-js-1")
     (tmp_path / "try.mjs").write_text(JAVASCRIPT.replace("{base}", demo_server.base))
-    said = _run(["node", "try.mjs"], cwd=tmp_path)
+    said = _run([NODE, "try.mjs"], cwd=tmp_path)
     assert '"artifactUpdate"' in said

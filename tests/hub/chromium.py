@@ -1,4 +1,4 @@
-"""A headless Chromium of this machine, driven by its own protocol; where there is none, tests are skipped and say so."""
+"""A headless Chromium, driven by its own protocol: the one of `make js`, or one of this machine."""
 
 from __future__ import annotations
 
@@ -18,17 +18,28 @@ import httpx2
 import pytest
 from websockets.sync.client import connect
 
+from tests.node import PACKAGES
+
+# What `make js` unpacks: a program for Linux on x86-64, with libraries and fonts beside it.
+_FETCHED = PACKAGES / ".chromium"
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _LIMIT_S = 60.0
 
 
 def find_chromium() -> str:
     """The program; skips the test where there is none."""
-    named = os.environ.get("CHROMIUM", "")
+    named = os.environ.get("CHROMIUM") or shutil.which(_FETCHED / "chromium")
     found = named or next((path for name in _NAMES if (path := shutil.which(name))), "")
     if not found:
-        pytest.skip("no Chromium on this machine: install chromium, or set CHROMIUM to its path")
+        pytest.skip("no Chromium: run `make js` (Linux on x86-64), install one, or set CHROMIUM to its path")
     return found
+
+
+def _environment(program: str) -> dict[str, str]:
+    """Where the fetched program finds what a bare machine lacks; any other looks where it always does."""
+    if Path(program).parent != _FETCHED:
+        return {**os.environ}
+    return {**os.environ, "LD_LIBRARY_PATH": str(_FETCHED / "lib"), "FONTCONFIG_PATH": str(_FETCHED)}
 
 
 class Chromium:
@@ -47,6 +58,7 @@ class Chromium:
             [program, *flags, f"--user-data-dir={self._profile}", "--remote-debugging-port=0", "about:blank"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            env=_environment(program),
         )
         self._ids = itertools.count(1)
         self._stack = ExitStack()
@@ -80,14 +92,17 @@ class Chromium:
         self._process.wait()
         shutil.rmtree(self._profile, ignore_errors=True)
 
-    def _call(self, method: str, **params: Any) -> Any:
+    def _ask(self, method: str, **params: Any) -> dict[str, Any]:
         sent = next(self._ids)
         self._socket.send(json.dumps({"id": sent, "method": method, "params": params}))
-        while True:
-            said = json.loads(self._socket.recv(timeout=_LIMIT_S))
-            if said.get("id") == sent:
-                assert "error" not in said, said
-                return said["result"]
+        while (said := json.loads(self._socket.recv(timeout=_LIMIT_S))).get("id") != sent:
+            continue
+        return said
+
+    def _call(self, method: str, **params: Any) -> Any:
+        said = self._ask(method, **params)
+        assert "error" not in said, said
+        return said["result"]
 
     def go(self, url: str) -> None:
         """Go to an address, and be there."""
@@ -100,12 +115,16 @@ class Chromium:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
+    def click(self, selector: str) -> None:
+        """Click on something; it may lead elsewhere, so the page answers before it does it."""
+        self.run(f"void setTimeout(() => document.querySelector({json.dumps(selector)}).click())")
+
     def wait(self, script: str) -> None:
-        """Wait until something is so on the page; a page that is being left knows nothing."""
+        """Wait until something is so on the page; a page that is being left answers with an error, or knows nothing."""
         deadline = time.monotonic() + _LIMIT_S
         while time.monotonic() < deadline:
-            answer = self._call("Runtime.evaluate", expression=script, returnByValue=True)
-            if answer["result"].get("value") is True:
+            said = self._ask("Runtime.evaluate", expression=script, returnByValue=True)
+            if said.get("result", {}).get("result", {}).get("value") is True:
                 return
             time.sleep(0.05)
-        raise TimeoutError(script)
+        raise TimeoutError(f"{script}; the page is {self.run('document.documentElement.outerHTML')}")

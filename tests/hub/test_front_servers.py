@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -20,6 +19,7 @@ from tests.interop.test_servers import (
     test_a_stream,
     test_send_and_get,
 )
+from tests.node import why_no_js
 from trunkline.mock.serve import BackgroundServer
 
 # The same scenes as without a hub between.
@@ -61,7 +61,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     real = Served()
     urls: dict[str, str] = {}
     try:
-        for name in ("server_1", "server_03") if shutil.which("node") else ():
+        for name in ("server_1", "server_03") if not why_no_js() else ():
             urls[name.replace("_", "-")] = real.at(name)[0]
         port = free_port()
         own = urls["python"] = f"http://127.0.0.1:{port}"

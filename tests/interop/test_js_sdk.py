@@ -8,10 +8,8 @@ from __future__ import annotations
 import base64
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,10 +18,10 @@ from tests.conformance.agent.talk import until
 from tests.conftest import Shelf
 from tests.harness import SECRET, ServerProcess, plain_state, text_of
 from tests.hooks import Hooks, Post
+from tests.node import JS, NODE
 
 pytestmark = pytest.mark.js
 
-JS = Path(__file__).parent / "js"
 WIRES = [
     "sdk_03 0.3-JSONRPC",
     "sdk_03 0.3-HTTP+JSON",
@@ -67,7 +65,7 @@ def play(bases: dict[str, str], hook: str) -> dict[str, dict[str, Any]]:
     """What each script got from the agent at its address."""
     found: dict[str, dict[str, Any]] = {}
     for script, base in bases.items():
-        command = [shutil.which("node") or "node", f"{script}.mjs", base, hook]
+        command = [NODE, f"{script}.mjs", base, hook]
         ended = subprocess.run(command, cwd=JS, capture_output=True, text=True, timeout=60, check=False)
         assert ended.returncode == 0, ended.stderr
         for text in ended.stdout.splitlines():

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.node import JS, NODE
 from trunkline import errors
 from trunkline.client.client import Client
 from trunkline.net.http import HttpClient
 from trunkline.net.in_process import InProcessHttpClient
 from trunkline.wire.types import PushConfig, TaskState
 
-JS = Path(__file__).parent / "js"
 UNKNOWN = "01980000-0000-7000-8000-000000000000"
 HOOK = "https://hooks.example.com/a2a"
 WITHIN_S = 15
@@ -57,7 +55,7 @@ class Served:
 
             self._carriers[name] = InProcessHttpClient(application("1.0", "0.3"))
             return BASE
-        command = [shutil.which("node") or "node", f"{name}.mjs"]
+        command = [NODE, f"{name}.mjs"]
         process = subprocess.Popen(
             command, cwd=JS, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
