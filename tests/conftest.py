@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import sys
 from collections.abc import Generator, Iterator
@@ -29,19 +30,26 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile(
     "sample", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow], max_examples=50
 )
+settings.register_profile("quick", parent=settings.get_profile("sample"), max_examples=10)
 settings.register_profile("thorough", parent=settings.get_profile("sample"), max_examples=1_000)
 settings.load_profile("thorough" if THOROUGH else "sample")
 
 # Suites of real processes, or of every pair of many things: `make quick` leaves them to `make test`.
 LONG = {"chaos", "conformance", "demo", "docs", "hostile", "interop", "model", "process"}
-# What starts a process, by the name of a fixture or by what a test module imports.
-HEAVY_FIXTURES = {"demo_server", "postgres_database", "pytester"}
-HEAVY_NAMES = {"ServerProcess", "subprocess", "postgres"}
+# What starts a process: by the name of a fixture, and by what is written in a test module, for reading it takes less
+# time than to import it.
+HEAVY_FIXTURES = {"demo_hub", "demo_server", "postgres_database", "pytester"}
+HEAVY_TEXT = re.compile(
+    r"^import subprocess$|^from tests import postgres$|\b(?:\w+Process|fronting|front_of_two)\(", re.MULTILINE
+)
+# What Python tells when a process is started.
+PROCESS_EVENTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"})
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Half as many again as there are cores: many tests wait for a server, a limit or a database."""
-    return (os.cpu_count() or 1) * 3 // 2 or 1
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Half as many again as there are cores, for many tests wait for a server or a database; quick ones do not."""
+    cores = os.cpu_count() or 1
+    return cores if config.getoption("quick") else cores * 3 // 2 or 1
 
 
 @pytest.hookimpl(wrapper=True)
@@ -60,9 +68,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="only tests that start no process and no database")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """A quick run draws few cases and refuses to start a process, so that no test which does stays in it."""
+    if config.getoption("quick"):
+        settings.load_profile("quick")
+        sys.addaudithook(_refuse_processes)
+
+
+def _refuse_processes(
+    event: str, given: tuple[object, ...], refused: frozenset[str] = PROCESS_EVENTS
+) -> None:
+    # Libraries of model providers ask `uname` once what machine they are on.
+    if event in refused and given[:1] != ("uname",) and "PYTEST_CURRENT_TEST" in os.environ:
+        raise RuntimeError("a quick test starts no process: mark it as slow")
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Reading a suite takes time too, so a quick run does not."""
-    return True if config.getoption("quick") and _suite(collection_path) in LONG else None
+    """Importing what would not run takes time too, so a quick run does not."""
+    return True if config.getoption("quick") and _is_heavy_file(collection_path) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -83,13 +106,21 @@ def _suite(path: Path) -> str:
     return path.relative_to(tests).parts[0] if path.is_relative_to(tests) and path != tests else ""
 
 
+def _is_heavy_file(path: Path) -> bool:
+    return (
+        _suite(path) in LONG
+        or path.name == "postgres"
+        or (path.suffix == ".py" and HEAVY_TEXT.search(path.read_text("utf-8")) is not None)
+    )
+
+
 def _is_heavy(item: pytest.Item) -> bool:
-    module = getattr(item, "module", None)
+    drawn = getattr(item, "callspec", None)
     return (
         item.get_closest_marker("slow") is not None
-        or "postgres" in item.path.parts
         or not HEAVY_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
-        or not HEAVY_NAMES.isdisjoint(vars(module) if module else ())
+        # A fixture that has a store of each kind asks for the database only then.
+        or any(isinstance(one, str) and one == "postgres" for one in (drawn.params.values() if drawn else ()))
     )
 
 

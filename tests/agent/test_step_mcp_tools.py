@@ -26,6 +26,7 @@ def manifest(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(file)
 
 
+@pytest.mark.slow
 def test_a_resumed_skill_does_not_call_its_tool_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,6 +61,7 @@ def test_a_resumed_skill_does_not_call_its_tool_again(
     assert runs == 2
 
 
+@pytest.mark.slow
 def test_a_sync_skill_waits_for_its_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = Agent("a")
 

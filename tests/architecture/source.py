@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -21,10 +22,20 @@ class Module:
     name: str
     path: Path
 
-    @cached_property
+    @property
     def tree(self) -> ast.Module:
-        """Read when first asked for: every worker names the modules, few look into them."""
-        return ast.parse(self.path.read_text(encoding="utf-8"), str(self.path))
+        """The module itself, which is the first of its nodes."""
+        tree = self._nodes[0]
+        assert isinstance(tree, ast.Module)
+        return tree
+
+    @cached_property
+    def _nodes(self) -> tuple[ast.AST, ...]:
+        """Read when first asked for, and walked once: every worker names the modules, few look into them."""
+        nodes = tuple(ast.walk(ast.parse(self.path.read_text(encoding="utf-8"), str(self.path))))
+        # All of them are a million objects that stay: whoever looks for garbage in a later test would pass each.
+        gc.freeze()
+        return nodes
 
     @property
     def where(self) -> str:
@@ -36,7 +47,7 @@ class Module:
         return self.name.split(".")[1] if "." in self.name else ""
 
     def walk(self, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
-        return (node for node in ast.walk(self.tree) if isinstance(node, kinds))
+        return (node for node in self._nodes if isinstance(node, kinds))
 
     def at(self, node: ast.AST) -> str:
         return f"{self.where}:{getattr(node, 'lineno', 0)}"

@@ -43,7 +43,7 @@ def test_class_names() -> None:
     bad = [
         f"{m.at(c)} {c.name}"
         for m in modules()
-        for c in ast.walk(m.tree)
+        for c in m.walk(ast.ClassDef)
         if isinstance(c, ast.ClassDef)
         and _meaningless(re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", c.name))
     ]
@@ -54,7 +54,7 @@ def test_class_names_mean_one_thing() -> None:
     """A reader who searches for a class finds one; `scripts/measure.py --names` lists those that occur twice."""
     places = defaultdict[str, list[str]](list)
     for module in modules():
-        for one in ast.walk(module.tree):
+        for one in module.walk(ast.ClassDef):
             if isinstance(one, ast.ClassDef):
                 places[one.name.lstrip("_")].append(module.at(one))
     assert {name for name, found in places.items() if len(found) > 1} <= REPEATED_CLASSES

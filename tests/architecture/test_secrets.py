@@ -86,7 +86,7 @@ def test_secrets_are_compared_in_constant_time() -> None:
     found = [
         (module.where, ast.unparse(node))
         for module in modules()
-        for node in ast.walk(module.tree)
+        for node in module.walk(ast.AST)
         if isinstance(node, ast.Compare) and _compares_secrets(node)
     ]
     assert dict(found) == NO_SECRETS and len(found) == len(NO_SECRETS), found

@@ -6,7 +6,7 @@ import ast
 import statistics
 from pathlib import Path
 
-from tests.architecture.source import ROOT, Module, modules
+from tests.architecture.source import ROOT, Function, Module, modules
 
 FILE_LIMIT = 500
 SQL_FILE_LIMIT = 600  # one file per database engine
@@ -61,9 +61,9 @@ def _lines(path: Path) -> int:
     return len(path.read_text(encoding="utf-8").splitlines())
 
 
-def _functions(module: Module) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return [n for n in ast.walk(module.tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+def _functions(module: Module) -> list[Function]:
+    return [n for n in module.walk(ast.FunctionDef, ast.AsyncFunctionDef) if isinstance(n, Function)]
 
 
-def _length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+def _length(function: Function) -> int:
     return (function.end_lineno or function.lineno) - function.lineno + 1

@@ -56,6 +56,7 @@ def own_python(folder: Path, script: str) -> None:
     python.chmod(0o755)
 
 
+@pytest.mark.slow
 def test_an_agent_that_passes(
     trunkline: Run, scripted: Make, kit: Callable[[bool], str], tmp_path: Path
 ) -> None:
@@ -76,6 +77,7 @@ def test_an_agent_that_passes(
     ]
 
 
+@pytest.mark.slow
 def test_an_agent_that_fails(trunkline: Run, scripted: Make, kit: Callable[[bool], str]) -> None:
     code, out, err = trunkline("conformance", scripted().url, "--kit", kit(False), "-o", "json")
     (tally,) = json.loads(out)["transports"]
@@ -93,6 +95,7 @@ def test_without_a_kit_it_says_where_to_get_one(
     assert says in err
 
 
+@pytest.mark.slow
 def test_a_kit_that_cannot_run_is_said(
     trunkline: Run, scripted: Make, kit: Callable[[bool], str], tmp_path: Path
 ) -> None:

@@ -24,6 +24,7 @@ def written(document: object, name: str = "flow.json") -> str:
     return name
 
 
+@pytest.mark.slow
 def test_a_definition_that_is_right(trunkline: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     code, out, told = trunkline("flow", "validate", written(line(PUT)))
     assert (code, told) == (0, "")
@@ -49,6 +50,7 @@ def test_a_definition_that_is_wrong(trunkline: Run) -> None:
     }
 
 
+@pytest.mark.slow
 def test_rules_of_runs_and_filters_count(trunkline: Run) -> None:
     code, _, told = trunkline("flow", "validate", written({**line(), "edges": []}))
     assert code == 1

@@ -23,6 +23,7 @@ async def _call(client: Client, tool: str, **arguments: Any) -> Any:
     return (await client.call_tool(tool, arguments)).structured_content
 
 
+@pytest.mark.slow
 def test_runs_outlive_the_process_of_the_tools(tmp_path: Path) -> None:
     variables = {
         "WORKFLOW_ENGINE_STORE": "sqlite",

@@ -7,6 +7,8 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Run
 from tests.cli.test_send import fields
 from tests.docs.pages import ROOT, blocks
@@ -58,6 +60,7 @@ def test_every_variable_and_code_is_on_the_page() -> None:
     assert [code for code in EXITS if f"`{code}`" not in TEXT] == []
 
 
+@pytest.mark.slow
 def test_every_command_of_the_page_runs(trunkline: Run, demo_url: str) -> None:
     known: dict[str, str] = {}
     lines = [line for block in blocks("docs/cli.md", "sh") for line in block.splitlines()]

@@ -14,6 +14,7 @@ from trunkline.doctor.checks import CHECKS
 ALONE = ("send-message-task-exists", "subscribe-refusal-codes")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda one: one.name.replace(" ", "-"))
 def test_a_defect_is_found_by_name(defect: Defect, examine: Examine, sound: Sound) -> None:
     app = FaultyAgent(sound(**defect.settings), defect.fault)

@@ -123,6 +123,7 @@ async def test_verbs_follow_the_last_colon() -> None:
         assert told["result"] == {"a": 1, "n": 2, "ok": True, "by": "x"}
 
 
+@pytest.mark.slow
 async def test_a_run_that_fails_is_told_with_its_own_code() -> None:
     async with LocalFlows(limits=PARKING, activities=Failing()) as flows:
         rest = Rest(flows)

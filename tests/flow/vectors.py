@@ -23,10 +23,15 @@ UNIT_TESTS = "urn:awp:wf:unit-tests"
 
 def vectors(kind: str) -> list[Any]:
     """All vectors of a kind as parameters of a test; one that is skipped where there are none."""
-    chosen = [pytest.param(one, id=one["id"]) for one in _of_kind(kind)]
+    chosen = [pytest.param(one, id=one["id"], marks=_marks(one)) for one in _of_kind(kind)]
     return chosen or [
         pytest.param(None, marks=pytest.mark.skip(f"no vectors at {ROOT}: set TRUNKLINE_VECTORS"))
     ]
+
+
+def _marks(vector: dict[str, Any]) -> list[pytest.MarkDecorator]:
+    """Its delegate is an agent in a process of its own."""
+    return [pytest.mark.slow] if vector.get("useProductionA2ADelegate") else []
 
 
 def last_sign_changed(value: str) -> str:

@@ -41,6 +41,7 @@ async def code_of(opened: McpServers, server: str, tool: str, arguments: Any, wa
     return failed.value.code
 
 
+@pytest.mark.slow
 def test_a_server_of_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SMALL_TOKEN", "hush")
     monkeypatch.setenv("OURS", "kept")
@@ -67,6 +68,7 @@ def test_a_server_of_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
     run(main())
 
 
+@pytest.mark.slow
 def test_what_cannot_be_called() -> None:
     async def main() -> None:
         entries = {

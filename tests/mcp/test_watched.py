@@ -15,6 +15,7 @@ from trunkline.errors import CallFailed
 from trunkline.mcp.watched import WatchedServers
 
 
+@pytest.mark.slow
 def test_changes_of_the_file_count_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORKFLOW_ENGINE_MCP_ALLOW_COMMANDS", sys.executable)
     file = tmp_path / "mcp.json"

@@ -42,6 +42,7 @@ async def later(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
+@pytest.mark.slow
 def test_after_ten_thousand_tasks_nothing_is_left() -> None:
     async def case() -> None:
         async with desk(quick, QUICK) as runner:

@@ -132,6 +132,7 @@ def test_tools_of_the_web_of_files_and_of_memory(tmp_path: Path) -> None:
         run(scene(base, server))
 
 
+@pytest.mark.slow
 def test_tools_of_mcp_servers_and_of_the_schedule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORKFLOW_ENGINE_MCP_ALLOW_COMMANDS", sys.executable)
 
