@@ -50,11 +50,13 @@ def test_a_request_goes_out_whole_and_asks_for_nothing_packed() -> None:
 
 def test_an_answer_comes_in_pieces_and_no_further_than_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ANSWER_BYTES", 100_000)
-    gone = asyncio.Event()
+    begun, gone = asyncio.Event(), asyncio.Event()
 
     async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(HEAD + b"\r\n")
+        writer.write(HEAD + b"\r\n: begun\n\n")
+        # On a busy machine all that is allowed, and more, would come at once.
+        await begun.wait()
         try:
             while True:
                 writer.write(b": nothing\n\n" * 100)
@@ -69,6 +71,7 @@ def test_an_answer_comes_in_pieces_and_no_further_than_its_bound(monkeypatch: py
                 async with client.stream("GET", f"http://hooks.example:{port}/") as answer:
                     async for piece in answer.aiter_bytes():
                         taken += len(piece)
+                        begun.set()
             assert error.value.reason == "size" and 0 < taken <= 100_000
             # And nobody goes on listening.
             await gone.wait()
