@@ -27,7 +27,8 @@ class OneVersion:
     def __init__(self, version: str, *, streaming: bool = True) -> None:
         self._version = version
         self._streaming = streaming
-        self._agent = agent.asgi(store="memory:")
+        # Some of its tasks run to the end of a test, and nobody waits for them.
+        self._agent = agent.asgi(store="memory:", drain_limit=0.2, cancel_limit=0.2)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
