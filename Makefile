@@ -29,7 +29,7 @@ demo: setup  ## a tour in the terminal, then a server to try; ONCE=1 ends after 
 test: dev js  ## the whole suite; ARGS="-k feed" narrows it
 	$(BIN)/pytest -n auto --dist worksteal $(ARGS)
 
-quick: dev  ## what needs no process and no database, in less than a minute; ARGS="tests/run" narrows it
+quick: dev  ## what starts no process and no database server, with few random cases, in about a minute on two cores; ARGS="tests/run" narrows it
 	$(BIN)/pytest -n auto --dist worksteal --quick $(ARGS)
 
 # The tests that draw their cases run in full only when nothing narrows the rows.

@@ -65,7 +65,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--quick` is what `make quick` asks for."""
-    parser.addoption("--quick", action="store_true", help="only tests that start no process and no database")
+    parser.addoption("--quick", action="store_true", help="only tests that start no process and no database server")
 
 
 def pytest_configure(config: pytest.Config) -> None:
