@@ -65,19 +65,20 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--quick` is what `make quick` asks for."""
-    parser.addoption("--quick", action="store_true", help="only tests that start no process and no database server")
+    parser.addoption(
+        "--quick", action="store_true", help="only tests that start no process and no database server"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """A quick run draws few cases and refuses to start a process, so that no test which does stays in it."""
     if config.getoption("quick"):
         settings.load_profile("quick")
-        sys.addaudithook(_refuse_processes)
+        sys.addaudithook(refuse_processes)
 
 
-def _refuse_processes(
-    event: str, given: tuple[object, ...], refused: frozenset[str] = PROCESS_EVENTS
-) -> None:
+def refuse_processes(event: str, given: tuple[object, ...], refused: frozenset[str] = PROCESS_EVENTS) -> None:
+    """Raise where a test is about to start a process."""
     # Libraries of model providers ask `uname` once what machine they are on.
     if event in refused and given[:1] != ("uname",) and "PYTEST_CURRENT_TEST" in os.environ:
         raise RuntimeError("a quick test starts no process: mark it as slow")

@@ -11,10 +11,18 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.source import ROOT
+from tests.conftest import refuse_processes
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LOCKS = ["requirements.lock", "requirements-dev.lock", "tests/interop/js/package-lock.json"]
 CORE_LIMIT = 13  # uvicorn's two accelerators are among them, and cronsim, which has no dependencies itself
+
+
+def test_a_quick_test_starts_no_process() -> None:
+    refuse_processes("open", ("file", "r", 0))
+    refuse_processes("subprocess.Popen", ("uname", ["uname", "-p"], None, None))
+    with pytest.raises(RuntimeError, match="mark it as slow"):
+        refuse_processes("subprocess.Popen", (sys.executable, [sys.executable], None, None))
 
 
 @pytest.mark.parametrize("lock", LOCKS)
