@@ -68,7 +68,7 @@ def test_a_message_in_pieces_is_one_text() -> None:
 
 
 def test_a_message_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trunkline.client.size_limit.LIMIT", 1000)
+    monkeypatch.setattr("trunkline.client.assembler.LIMIT", 1000)
     gather = Assembler()
     read(gather, *[message(str(n) * 100) for n in range(10)])
     assert gather.is_full
