@@ -183,7 +183,7 @@ def test_an_alert_is_told_once_per_cooldown_and_forgotten(monkeypatch: pytest.Mo
     async def work(at: Office, told: Told) -> None:
         one = told.made()
         docs = at.application.host.store.docs
-        logs = [AlertLog(docs, AlertLimits(), one.alert) for _ in range(2)]
+        logs = [AlertLog(docs, lambda _: AlertLimits(), one.alert) for _ in range(2)]
         start = now_ms()
         for minutes in (0, 1, 16):
             for each in logs:
