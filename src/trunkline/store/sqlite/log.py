@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
@@ -83,6 +84,9 @@ class SqliteLog:
         found = self._recent.page(after, limit)
         if found is None:
             found = await self._database.read(partial(_tail, after=after, limit=limit))
+        else:
+            # Who reads until something appears would give nobody a turn to write it.
+            await asyncio.sleep(0)
         return [record for _, record in found], str(found[-1][0]) if found else cursor
 
     async def end(self) -> Cursor:
