@@ -141,4 +141,4 @@ def _next(one: dict[str, Any]) -> str:
 
 
 def _named(ceremony_id: str) -> str:
-    return checked_id(ceremony_id, CEREMONY_ID.pattern, "ceremony", "ceremony list")
+    return checked_id(ceremony_id, CEREMONY_ID.fullmatch(ceremony_id), "ceremony", "ceremony list")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from trunkline.server.admin import PREFIX
 from trunkline.store.records import DeliveryRecord
 from trunkline.wire.spellings import timestamp
 
+_ID = re.compile("[_-]*[A-Za-z0-9][A-Za-z0-9_-]*")
 commands = Commands()
 OfTask = Annotated[str, typer.Option("--task", metavar="ID", help="Only those of this task.")]
 DELIVERIES = PREFIX + "deliveries"
@@ -100,7 +102,7 @@ def replay(
 
 
 def _checked(delivery_id: str) -> str:
-    return checked_id(delivery_id, "[_-]*[A-Za-z0-9][A-Za-z0-9_-]*", "delivery", "deliveries list")
+    return checked_id(delivery_id, _ID.fullmatch(delivery_id), "delivery", "deliveries list")
 
 
 def _time(moment: int | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from trunkline.cli.parsing import Commands, ListedId, Several, StoreUrl
 from trunkline.errors import Misuse
 from trunkline.server.admin import PREFIX, KeyOrder, Rotation
 
+_ID = re.compile("[A-Za-z0-9]+")
 commands = Commands()
 _COLUMNS = ("id", "owner", "tenant", "scopes", "state", "created", "expires")
 
@@ -91,7 +93,7 @@ def _print_made(operator: Operator, made: Any, *more: str) -> None:
 
 
 def _checked(key_id: str) -> str:
-    return checked_id(key_id, "[A-Za-z0-9]+", "key", "keys list")
+    return checked_id(key_id, _ID.fullmatch(key_id), "key", "keys list")
 
 
 def _cell(value: str | list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from itertools import islice
 from typing import Annotated, Any, cast
@@ -13,6 +14,7 @@ from trunkline.cli.parsing import Commands, Count, Several
 from trunkline.errors import Misuse
 from trunkline.gateway.mounts import AUDIT, TENANTS
 
+_ID = re.compile("[A-Za-z0-9._-]*")
 commands = Commands()
 TenantId = Annotated[str, typer.Argument(metavar="TENANT", help="The id of the tenant.")]
 Limit = Annotated[int | None, typer.Option(help="A number above 0.")]
@@ -161,4 +163,4 @@ def _listed(value: object) -> str:
 
 
 def _path(tenant: str) -> str:
-    return f"{TENANTS}/{checked_id(tenant, '[A-Za-z0-9._-]*', 'tenant', 'tenant list')}"
+    return f"{TENANTS}/{checked_id(tenant, _ID.fullmatch(tenant), 'tenant', 'tenant list')}"
