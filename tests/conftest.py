@@ -47,9 +47,9 @@ PROCESS_EVENTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.pos
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Half as many again as there are cores, for many tests wait for a server or a database; quick ones do not."""
+    """More than there are cores, for many tests wait; those that start servers share what is left with these."""
     cores = os.cpu_count() or 1
-    return cores if config.getoption("quick") else cores * 3 // 2 or 1
+    return cores * 2 if config.getoption("quick") else cores * 3 // 2 or 1
 
 
 @pytest.hookimpl(wrapper=True)

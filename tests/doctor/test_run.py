@@ -117,6 +117,7 @@ def test_a_round_trip_of_a_webhook(sound: Sound, examine: Examine) -> None:
         assert _outcomes(found, name) == {CheckOutcome.PASSED}, name
 
 
+@pytest.mark.slow
 def test_a_running_task_is_followed_again(sound: Sound, examine: Examine) -> None:
     found = examine(sound(), text="count 60 30", only=("subscribing",))
     assert _outcomes(found, "subscribe-live") == {CheckOutcome.PASSED}
@@ -157,6 +158,7 @@ def test_a_bare_message_needs_no_context(sound: Sound, examine: Examine) -> None
     assert _failed(found) == []
 
 
+@pytest.mark.slow
 def test_a_state_that_is_no_text_is_a_finding(sound: Sound, examine: Examine) -> None:
     def odd(value: dict[str, Any]) -> None:
         if "state" in value:
@@ -231,6 +233,7 @@ def test_nothing_is_sent_when_nothing_may_be(sound: Sound, examine: Examine) -> 
     assert (sent, found.tasks, _failed(found)) == ([], 0, [])
 
 
+@pytest.mark.slow
 def test_every_task_is_labelled_and_ended(sound: Sound, examine: Examine) -> None:
     labels: list[object] = []
 
@@ -245,6 +248,7 @@ def test_every_task_is_labelled_and_ended(sound: Sound, examine: Examine) -> Non
     assert found.left == 0
 
 
+@pytest.mark.slow
 def test_an_examination_ends_in_time(sound: Sound, examine: Examine) -> None:
     """Everything hangs but the reads that let the doctor in."""
     asked = 0
@@ -266,6 +270,7 @@ def test_an_examination_ends_in_time(sound: Sound, examine: Examine) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_card_that_never_comes_ends_in_time_too(examine: Examine) -> None:
     async def deaf(scope: Any, receive: Any, send: Any) -> None:
         await never()
