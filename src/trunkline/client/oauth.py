@@ -173,7 +173,7 @@ class ClientCredentials:
             return self._bearer
 
     def _grant(self) -> dict[str, str]:
-        """What a token is asked for with."""
+        """The members of the grant by which a token is asked for."""
         return {"grant_type": "client_credentials"}
 
     def _login_form(self) -> tuple[dict[str, str], Headers]:

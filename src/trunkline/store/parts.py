@@ -114,7 +114,7 @@ class Heads:
 
 
 def _folded(task_id: str, log: Sequence[Any]) -> tuple[State, Head | None]:
-    """What the rows of a whole log come to."""
+    """The state and the head that the rows of a whole log fold to."""
     state = State(task_id)
     head: Head | None = None
     for last, at, body in log:

@@ -56,7 +56,7 @@ class SqliteDatabase(Database):
         super().__init__(self._path or "the in-memory store", self._writer.submit, read_only=read_only)
 
     def now_ms(self) -> int:
-        """What to take for the time."""
+        """Milliseconds since the epoch, by the clock that the store was given."""
         return self._now()
 
     # Life
