@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.client.agents import COMPLETED, WORKING, chunk, status, task
 from tests.client.test_assembler import frame, text
 from trunkline.client.assembler import Assembler, Update
+from trunkline.client.size_limit import LIMIT
 from trunkline.client.transport import Frame
 
 
@@ -49,7 +50,14 @@ def ids(steps: list[str]) -> list[str]:
 
 
 def known(gather: Assembler) -> list[Any]:
-    flags = [gather.doubtful, gather.damaged, gather.last_id, gather.task_id, gather.is_full, gather.rests]
+    flags = [
+        gather.doubtful,
+        gather.damaged,
+        gather.last_id,
+        gather.task_id,
+        gather.size.total > LIMIT,
+        gather.rests,
+    ]
     return [gather.result(), *flags]
 
 
@@ -89,7 +97,7 @@ def test_what_is_too_much_is_not_taken() -> None:
     place = 2
     # A text of a megabyte, again and again.
     large = chunk("x" * (1 << 20))
-    while not gather.is_full:
+    while gather.size.total <= LIMIT:
         place += 1
         assert place < 200
         assert gather.more(frame((place, large))) is not None

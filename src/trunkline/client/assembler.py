@@ -61,8 +61,9 @@ class PartialArtifact:
 
     def whole(self) -> Artifact:
         """The artifact, with texts that came in pieces as one."""
-        if self.in_pieces:
-            self.parts = _joined(self.parts)
+        if not self.in_pieces:
+            return self.artifact
+        self.parts = _joined(self.parts)
         return structs.replace(self.artifact, parts=tuple(self.parts))
 
     def replace(self, artifact: Artifact) -> str | None:
@@ -133,10 +134,11 @@ class Assembler:
         self._is_whole = False
         self._skipped = False
         self._seen: set[str] = set()
-        self._size = SizeLimit()
+        # What is kept of it so far.
+        self.size = SizeLimit()
         self._artifacts: dict[str, PartialArtifact] = {}
         # The artifact that the newest frame was a piece of, while all that is said of it in `more` holds.
-        self._run: PartialArtifact | None = None
+        self.run: PartialArtifact | None = None
         self._history: tuple[Message, ...] = ()
         self._metadata: Metadata | None = None
         # The newest text of a status, and all words that statuses have told: some agents tell their answer
@@ -147,11 +149,6 @@ class Assembler:
     def begun(self) -> bool:
         """Whether anything has come."""
         return self.status is not None or self.message is not None or bool(self._artifacts)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it is more than is kept of one answer."""
-        return self._size.total > LIMIT
 
     @property
     def bare(self) -> bool:
@@ -188,7 +185,7 @@ class Assembler:
 
     def take(self, frame: Frame) -> tuple[Update, ...]:
         """What a frame brings: nothing if it has come before."""
-        self._run = None
+        self.run = None
         late = False
         if frame.id:
             if frame.id in self._seen:
@@ -211,7 +208,7 @@ class Assembler:
             # All that was said so far once more: a frame that came twice, or a stream that was begun again.
             return ()
         self._pieces.extend(answer.parts)
-        self._size.take(Artifact(answer.message_id, parts=answer.parts), append=True)
+        self.size.take(Artifact(answer.message_id, parts=answer.parts), append=True)
         self.task_id = self.task_id or answer.task_id
         self.context_id = answer.context_id or self.context_id
         return (Update("message", self._unsaid(text_of(answer)), None, notice, frame.id),)
@@ -221,11 +218,11 @@ class Assembler:
 
         None for any other frame, and for the first after a `pause`.
         """
-        run, notice, given = self._run, frame.notice, frame.id
+        run, notice, given = self.run, frame.notice, frame.id
         update = notice.answer
         if run is None or type(update) is not ArtifactUpdate or not update.append:
             return None
-        artifact, size, before = update.artifact, self._size, self._place
+        artifact, size, before = update.artifact, self.size, self._place
         if artifact.artifact_id != run.artifact.artifact_id or update.task_id != self.task_id:
             return None
         if before is None or given != str(before + 1) or given in self._seen or size.total > LIMIT:
@@ -240,7 +237,7 @@ class Assembler:
 
     def pause(self) -> None:
         """Note that the next frame comes by another connection."""
-        self._run = None
+        self.run = None
 
     def settle(self, task: Task) -> tuple[Update, ...]:
         """The stored task, which is the truth, unless the agent stores less than it says."""
@@ -248,7 +245,7 @@ class Assembler:
         if self.rests and state not in RESTING:
             return ()
         self.doubtful = self.damaged = False
-        self._run = None
+        self.run = None
         before = self._known()
         self.status = task.status
         found = self._task(task, Notice(task, task.artifacts), "", late=False)
@@ -261,7 +258,7 @@ class Assembler:
     def _count(self, given: str) -> bool:
         """Note an id; true if it is older than the newest."""
         self._seen.add(given)
-        self._size.note(given)
+        self.size.note(given)
         before = self._place
         # Nearly always the next one.
         place = before + 1 if before is not None and given == str(before + 1) else _number(given)
@@ -280,7 +277,7 @@ class Assembler:
         self.context_id = self.context_id or update.context_id
         if self.ended:
             self.doubtful = True
-        self._size.take(artifact, append=update.append)
+        self.size.take(artifact, append=update.append)
         partial = self._artifacts.get(artifact.artifact_id)
         if partial is None:
             text = self._new(artifact, headless=update.append and self._is_rest)
@@ -292,7 +289,7 @@ class Assembler:
                 self.doubtful = True
             text = partial.append(artifact)
             if place and self._place is not None and not self.ended:
-                self._run = partial
+                self.run = partial
         else:
             new = partial.replace(artifact)
             text = artifact_text(artifact) if new is None else new
@@ -322,8 +319,9 @@ class Assembler:
         self._is_whole = False
         if update.metadata:
             self._metadata = {**(self._metadata or {}), **update.metadata}
-            self._size.describe(update.metadata)
-        text = self._said(text_of(update.status.message))
+            self.size.describe(update.metadata)
+        message = update.status.message
+        text = "" if message is None else self._said(text_of(message))
         told.append(Update("status", text, update.status.state, notice, place))
         if update.status.state in INTERRUPTED:
             # What comes after a question may be the same again, and is news.
@@ -360,7 +358,7 @@ class Assembler:
         news: list[str] = []
         others: list[Update] = []
         for artifact in () if late else task.artifacts:
-            self._size.take(artifact)
+            self.size.take(artifact)
             partial = self._artifacts.get(artifact.artifact_id)
             new = self._new(artifact) if partial is None else partial.replace(artifact)
             if new is None:
@@ -372,7 +370,9 @@ class Assembler:
                 news.append(new)
         if not late:
             self._arrange(task)
-        text = "\n".join(news) or ("" if self._artifacts else self._said(text_of(task.status.message)))
+        message = task.status.message
+        said = message is not None and not self._artifacts
+        text = "\n".join(news) or (self._said(text_of(message)) if said else "")
         return (Update("task", text, task.status.state, notice, place), *others)
 
     def _arrange(self, task: Task) -> None:

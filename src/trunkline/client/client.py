@@ -18,7 +18,7 @@ from trunkline.client.options import Options, check_seconds
 from trunkline.client.result import Result
 from trunkline.client.session import AgentSession, CancelAttempt, Work, out_of_time
 from trunkline.client.stream import Stream
-from trunkline.client.transport import Frame, TransportFactory
+from trunkline.client.transport import Frame, Transport, TransportFactory
 from trunkline.config import Secret
 from trunkline.errors import ExtendedCardNotConfigured, MethodNotFound, Misuse, Unreachable
 from trunkline.net.egress import Egress, target
@@ -58,6 +58,9 @@ class Client:
 
     The card is found and the interface chosen at the first call, once. Safe to use from many tasks at once.
     """
+
+    # With the transport and the card that they are of.
+    _capabilities: tuple[Transport | None, PeerCard | None, Capabilities | None] = (None, None, None)
 
     def __init__(
         self,
@@ -145,11 +148,17 @@ class Client:
     @property
     def known_capabilities(self) -> Capabilities | None:
         """The agent's capabilities, once its interface is chosen."""
-        transport, card, session = self._negotiation.transport, self._negotiation.known, self._session
+        negotiation, session = self._negotiation, self._session
+        transport, card, reads = negotiation.transport, negotiation.known, negotiation.reads_tasks
         if transport is None:
             return None
-        push, reads = card is None or card.push, self._negotiation.reads_tasks
-        return Capabilities(transport.name, session.streams, push, session.deduplicates, reads)
+        of, had, known = self._capabilities
+        # Asked with every message; what they are made of changes once in a while.
+        if of is not transport or had is not card or known is None or known.reads_tasks is not reads:
+            push = card is None or card.push
+            known = Capabilities(transport.name, session.streams, push, session.deduplicates, reads)
+            self._capabilities = transport, card, known
+        return known
 
     async def card(self, *, refresh: bool = False) -> PeerCard:
         """The agent's card, kept as long as its headers allow.

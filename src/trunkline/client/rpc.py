@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -179,7 +180,7 @@ class JsonRpcTransport:
             return rpc_notice(answer.body, request_id)
 
         request = HttpRequest("POST", self._url, (*self._stream_headers, *call.headers), body)
-        return HttpStream(self._http_client, request, call, lambda data: rpc_notice(data, request_id), whole)
+        return HttpStream(self._http_client, request, call, partial(rpc_notice, request_id=request_id), whole)
 
     def _envelope(self, method: str, params: bytes) -> tuple[str, bytes]:
         self._count += 1

@@ -77,14 +77,14 @@ class StreamEngine:
 
     def at_hand(self) -> Update | None:
         """An update that is there without waiting: frames come many at a time and are taken one by one."""
-        ready, come = self.ready, self._come
+        ready, come, assembler = self.ready, self._come, self.assembler
         while not ready:
             if not come or self.closing or self.expired:
                 return None
             frame = come[0]
-            found = self.assembler.more(frame)
+            found = None if assembler.run is None else assembler.more(frame)
             if found is None:
-                if self.assembler.is_full:
+                if assembler.size.total > LIMIT:
                     return None
                 self._take(frame)
             come.popleft()
@@ -96,10 +96,11 @@ class StreamEngine:
         """The next update; None at the end."""
         if self._resume is None:
             await self._begin()
+        size = self.assembler.size
         while True:
             if self.expired and not (self.over or self.closing):
                 raise self.late()
-            if self.assembler.is_full and not self.over:
+            if size.total > LIMIT and not self.over:
                 error = Unreachable(f"the agent's answer is over {LIMIT} bytes", reason="size")
                 raise with_task(error, self.assembler.task_id)
             source = self._source
@@ -138,7 +139,8 @@ class StreamEngine:
 
     async def _begin(self) -> None:
         """Choose the first step."""
-        await self._session.ready(self.deadline)
+        if self._session.negotiation.transport is None:
+            await self._session.ready(self.deadline)
         streams = self.streams and self._session.streams
         if self._request is not None:
             if self._request.push is not None:

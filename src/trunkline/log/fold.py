@@ -144,20 +144,23 @@ class State:
         """Take the next event in."""
         if recorded.seq != self.seq + 1:
             self._check_range(recorded)
-        self.seq = recorded.seq
-        event = recorded.event
+        self.seq, event = recorded.seq, recorded.event
         if self._progress is not None and self._progress.is_shown_by(event, self.artifacts):
             self.takeovers, self._progress = 0, None
         # The commonest by type: that a struct is not of a class is found out slowly.
         if type(event) is ev.Delta or type(event) is ev.Chunk:
             self.active_at = recorded.at
-            self.artifacts.add(event)
-            return
+            return self.artifacts.add(event)
+        if type(event) is ev.Stepped or type(event) is ev.Routed:
+            # Known at once, they belong to the opening; what is done later makes it work first.
+            if self.state is SUBMITTED:
+                self.opened = self.seq
+            return None
         match event:
             case ev.Status():
                 self._enter(event.state, event.message, recorded.at, deadline_of(event))
-            case ev.Stepped() | ev.Submitted() | ev.Routed():
-                self._open(event, recorded.at)
+            case ev.Submitted():
+                self._submitted(event, recorded.at)
             case ev.FollowUp():
                 self._said(event, recorded.at)
             case ev.Replied(message=message):
@@ -165,8 +168,7 @@ class State:
             case ev.Claimed(node=node):
                 self._claim(node)
             case ev.CancelRequested():
-                self.cancel_requested = True
-                self._wake(recorded.at)
+                self._request_cancel(recorded.at)
             case ev.Parked():
                 self._park(event)
             case ev.ChildEnded() | ev.ChildAsked() | ev.Notified():
@@ -179,7 +181,7 @@ class State:
                 self._set_push(target)
             case ev.PushDeleted(id=gone):
                 self._delete_push(gone)
-            case ev.FlowRows() | ev.Unread() | ev.Delta() | ev.Chunk():
+            case ev.FlowRows() | ev.Unread() | ev.Delta() | ev.Chunk() | ev.Stepped() | ev.Routed():
                 pass
             case _:
                 assert_never(event)
@@ -190,14 +192,8 @@ class State:
         if not first <= self.seq + 1 <= recorded.seq:
             raise ValueError(f"task {self.task_id}: event {recorded.seq} does not follow {self.seq}")
 
-    def _open(self, event: ev.Submitted | ev.Routed | ev.Stepped, at: int) -> None:
-        # Steps too that are known at once; those that are done later make it work first.
-        if self.state is SUBMITTED:
-            self.opened = self.seq
-        if isinstance(event, ev.Submitted):
-            self._submitted(event, at)
-
     def _submitted(self, event: ev.Submitted, at: int) -> None:
+        self.opened = self.seq
         self.context_id = event.context_id
         self.principal = event.principal
         self.agent = event.agent
@@ -240,6 +236,10 @@ class State:
         else:
             asked = (*self.child_questions.get(event.child, ()), event.question)
             self.child_questions = {**self.child_questions, event.child: asked}
+        self._wake(at)
+
+    def _request_cancel(self, at: int) -> None:
+        self.cancel_requested = True
         self._wake(at)
 
     def _wake(self, at: int) -> None:

@@ -218,7 +218,8 @@ class RemoteRun:
         self._is_taken = False
         if not self._remote.context:
             self._remote = replace(self._remote, context=await self._context())
-        capabilities = await self._capabilities(waits=step is not None or bool(self._remote.task))
+        waits = step is not None or bool(self._remote.task)
+        capabilities = self._client.known_capabilities or await self._capabilities(waits=waits)
         sent = Sent(work.ids.new(), capabilities.interface) if step is None else convert(step.result, Sent)
         try:
             if step is None:

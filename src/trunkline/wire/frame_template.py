@@ -57,8 +57,12 @@ class FrameTemplate:
                 self._unused = 0
                 return _with_text(self._update, text)
         notice = self._read(data)
-        if self._unused < _MAX_UNUSED and len(data) < _MAX_FRAME:
-            self._learn(data, notice)
+        update = notice.answer
+        self._before = _NONE
+        # A first piece is like no other, and promises none.
+        if type(update) is ArtifactUpdate and update.append:
+            if self._unused < _MAX_UNUSED and len(data) < _MAX_FRAME:
+                self._learn(data, notice, update)
         return notice
 
     def run(self, events: bytes, made: Callable[[Notice, str], F]) -> list[F]:
@@ -81,13 +85,8 @@ class FrameTemplate:
             return []
         return found
 
-    def _learn(self, data: bytes, notice: Notice) -> None:
+    def _learn(self, data: bytes, notice: Notice, update: ArtifactUpdate) -> None:
         """Make a template of a frame: another text is put in its place, to see that only the text changes."""
-        self._before = _NONE
-        update = notice.answer
-        # A first piece is like no other, and promises none.
-        if type(update) is not ArtifactUpdate or not update.append:
-            return
         if notice != _with_text(update, _only_text(update)):
             return
         found = _TEXT.search(data)

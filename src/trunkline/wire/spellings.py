@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from trunkline.errors import InvalidParams
 from trunkline.wire.types import Role, TaskState
 
-_ID_LIMIT = 256
+ID_LIMIT = 256
 _ROLES = {role.name: role for role in Role}
 # Some agents write the British way; 0.3 calls a state unknown that 1.0 leaves unspecified.
 _STATES = {state.name: state for state in TaskState} | {
@@ -36,9 +36,9 @@ def check_id(text: str, field: str) -> str:
     Raises:
         InvalidParams: it is empty, too long or holds control characters.
     """
-    if 0 < len(text) <= _ID_LIMIT and text.isprintable():
+    if 0 < len(text) <= ID_LIMIT and text.isprintable():
         return text
-    raise InvalidParams(f"{field} must be 1 to {_ID_LIMIT} printable characters", field=field)
+    raise InvalidParams(f"{field} must be 1 to {ID_LIMIT} printable characters", field=field)
 
 
 def plain_task_id(name: str) -> str:

@@ -57,7 +57,8 @@ class Catalogue:
 
     def find(self, tenant: str, name: str) -> Listed | None:
         """An agent of a tenant by its name."""
-        found = self._view(tenant).get(name)
+        view = self._views.get(tenant)
+        found = (self._view(tenant) if view is None else view).get(name)
         return self._with_breaker(found) if self._breakers and found is not None else found
 
     def with_skill(self, tenant: str, skill: str) -> Sequence[Listed]:

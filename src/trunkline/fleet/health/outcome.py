@@ -88,15 +88,12 @@ class OpenTask:
         # By artifact, in the order in which these were made.
         self._reports: dict[str, dict[str, Metadata]] = {}
 
-    def follows(self, recorded: ev.Recorded) -> bool:
-        """Whether nothing is missing between what was taken and this."""
-        seq = recorded.seq
-        return seq == self.seq + 1 or seq - ev.span(recorded.event) <= self.seq < seq
-
     def take(self, recorded: ev.Recorded) -> None:
-        """Take the next event in."""
-        self.seq = recorded.seq
-        event = recorded.event
+        """Take the next event in, unless something is missing between it and what was taken."""
+        seq, event = recorded.seq, recorded.event
+        if seq != self.seq + 1 and not seq - ev.span(event) <= self.seq < seq:
+            return
+        self.seq = seq
         if type(event) is ev.Chunk:
             self._read(event.artifact, event.append)
         elif type(event) is ev.Compacted:

@@ -43,7 +43,7 @@ class HealthRecorder:
                 await self._begin(record, event)
                 continue
             known = self._open.get(task_id)
-            if known is not None and known.follows(recorded):
+            if known is not None:
                 known.take(recorded)
             if type(event) not in COUNTED or not is_counted(event):
                 continue
