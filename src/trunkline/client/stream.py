@@ -37,6 +37,8 @@ class Stream:
         self._engine = StreamEngine(
             session, request=request, known=known, headers=headers, through_questions=through_questions
         )
+        # An update that is there without waiting; None if there is none.
+        self.at_hand = self._engine.at_hand
         # With a timeout the stream has a clock of its own; a deadline is kept by whoever gives it.
         # The longest there is stands for none.
         self._engine.timeout_s = None if timeout_s == LONGEST_S else timeout_s
@@ -118,7 +120,7 @@ class Stream:
 
     async def __anext__(self) -> Update:
         engine = self._engine
-        ready = engine.at_hand()
+        ready = self.at_hand()
         if ready is not None:
             return ready
         if engine.over:

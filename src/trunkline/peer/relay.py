@@ -67,7 +67,11 @@ class Relay:
         answer = update.notice.answer
         # By type: none has a subclass, and that a struct is not of a class is found out slowly.
         if type(answer) is ArtifactUpdate:
-            await self._artifact(answer, update.text)
+            name = answer.artifact.artifact_id
+            if not (answer.append and name in self._known and _is_plain(answer.artifact)):
+                await self._artifact(answer)
+            elif (delta := self._text(name, update.text, answer.last_chunk)) is not None:
+                await self._work.emit(delta)
         elif type(answer) is StatusUpdate:
             if answer.status.message is not None and answer.status.state is WORKING:
                 await self._status(answer.status.message, answer.metadata)
@@ -77,7 +81,7 @@ class Relay:
 
     async def settle(self, result: Result) -> None:
         """Record what of a whole answer our log does not hold."""
-        await self.flush()
+        self.flush()
         if not all([_same(self._told(one.artifact_id), one) for one in result.artifacts]):
             await self._work.drain()
             known = {one.artifact_id: one for one in self._work.state.task().artifacts}
@@ -129,21 +133,14 @@ class Relay:
             extensions=message.extensions,
         )
 
-    async def flush(self, *, last: bool = False) -> None:
-        """Record the text that is held; with `last` also that no more of it comes."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._held or last:
-            text = self._grow()
-            await self._work.emit(Delta(self._holding, text, last=last))
+    def flush(self) -> None:
+        """Record the text that is held."""
+        if self._held:
+            self._work.put(self._grow())
 
-    async def _artifact(self, update: ArtifactUpdate, text: str) -> None:
+    async def _artifact(self, update: ArtifactUpdate) -> None:
         artifact = update.artifact
         name = artifact.artifact_id
-        if update.append and name in self._known and _is_plain(artifact):
-            await self._text(name, text, update.last_chunk)
-            return
         if not (update.append or update.last_chunk) and _same(self._told(name), artifact):
             # A snapshot has told it already.
             return
@@ -151,27 +148,26 @@ class Relay:
             Chunk(artifact, append=update.append and name in self._known, last=update.last_chunk)
         )
 
-    async def _text(self, name: str, text: str, last: bool) -> None:
+    def _text(self, name: str, text: str, last: bool) -> Delta | None:
+        """What is to be recorded now that more of a text has come; None while it is held."""
         if name != self._holding:
-            await self.flush()
+            self.flush()
             self._holding = name
         self._held += text
         size = len(self._held)
         if last or (size >= _CHARACTERS and size * _PIECES >= self._known[name]):
-            await self.flush(last=last)
-        elif size and self._timer is None:
+            return self._grow(last=last)
+        if size and self._timer is None:
             self._timer = self._work.loop.call_later(_SECONDS, self._due)
+        return None
 
     def _due(self) -> None:
-        self._timer = None
-        if self._held:
-            text = self._grow()
-            # A task that has ended is no news for a timer.
-            with contextlib.suppress(TurnOver):
-                self._work.put(Delta(self._holding, text))
+        # A task that has ended is no news for a timer.
+        with contextlib.suppress(TurnOver):
+            self.flush()
 
     async def _emit(self, chunk: Chunk) -> None:
-        await self.flush()
+        self.flush()
         name = chunk.artifact.artifact_id
         length = len(artifact_text(chunk.artifact))
         self._known[name] = length + (self._known.get(name, 0) if chunk.append else 0)
@@ -182,13 +178,16 @@ class Relay:
             self._whole[name] = chunk.artifact, []
         await self._work.emit(chunk)
 
-    def _grow(self) -> str:
-        """The text that is held, noted as a piece of its artifact."""
+    def _grow(self, *, last: bool = False) -> Delta:
+        """The text that is held, as a piece of its artifact; with `last` no more of it comes."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         text, self._held = self._held, ""
         self._known[self._holding] += len(text)
         if (whole := self._whole.get(self._holding)) is not None:
             whole[1].append(text)
-        return text
+        return Delta(self._holding, text, last=last)
 
     def _told(self, name: str) -> Artifact | None:
         """An artifact as it was told here from its beginning to now; None where only the log knows it."""
@@ -201,7 +200,7 @@ class Relay:
     async def _status(self, message: Message | None, metadata: Metadata | None) -> None:
         if message is None or (self._said is not None and self._said.parts == message.parts):
             return
-        await self.flush()
+        self.flush()
         self._said = message
         await self._work.emit(Status(WORKING, self.own(message), metadata))
 

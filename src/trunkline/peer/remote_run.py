@@ -16,6 +16,7 @@ from typing import Any, cast
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
+from trunkline.client.assembler import Update
 from trunkline.client.client import Capabilities, Client
 from trunkline.client.message import Sending
 from trunkline.client.result import Result, text_of
@@ -132,7 +133,7 @@ class RemoteRun:
                 await self._cancel()
             raise
         except (Refused, Unreachable, Unreadable) as error:
-            await self._relay.flush()
+            self._relay.flush()
             if is_silent(error):
                 await self._cancel()
             why = explain(error, has_task=bool(self._remote.task))
@@ -328,13 +329,17 @@ class RemoteRun:
         """Carry over what a stream brings, to its end; `place` is that of the message it answers."""
         state, relay = self._work.state, self._relay
         async with stream:
-            async for update in stream:
+            async for first in stream:
                 if place >= 0:
                     await self._take(place, stream.task_id, stream.context_id)
                     place = -1
                 if state.status_message is not None:
                     await self._back()
-                await relay.take(update)
+                update: Update | None = first
+                # What came with it needs no wait.
+                while update is not None:
+                    await relay.take(update)
+                    update = stream.at_hand()
             return await stream.finish()
 
     async def _take(self, place: int, task: str, context: str) -> None:
@@ -463,7 +468,7 @@ class RemoteRun:
             log.warning("peer.away task=%s error=%a", state.task_id, str(error))
             said = spoken(self._work, TaskState.WORKING, f"{self._name} is away; it is tried again.")
             message = replace(cast("Message", said.message), metadata={AWAY_KEY: True})
-            await self._relay.flush()
+            self._relay.flush()
             await self._work.emit(replace(said, message=message))
             await self._work.drain()
         elif now_ms() - state.status_at > self._following.silence_s * 1000:
