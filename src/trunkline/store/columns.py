@@ -68,15 +68,11 @@ def orphan(tenant: str, *row: Any) -> Orphan:
 def filters(where: Where) -> dict[str, object]:
     """The filters of a list: the value for each statement `filter_NAME` that it needs."""
     given: dict[str, object] = {
-        "context_id": where.context_id,
-        "principal": where.principal,
-        "agents": where.agents,
-        "parent": where.parent,
-        "state": None if where.state is None else NUMBERS[where.state],
-        "status_from": where.status_from,
-        "born_from": where.born_from,
+        name: value for name, value in msgspec.structs.asdict(where).items() if value is not None
     }
-    return {name: value for name, value in given.items() if value is not None}
+    if where.state is not None:
+        given["state"] = NUMBERS[where.state]
+    return given
 
 
 def head_page(rows: Sequence[HeadRow], size: int, total: int) -> HeadPage:

@@ -116,6 +116,13 @@ class Database(ABC):
         """Finish what was taken, then let go."""
 
 
+class StorePart:
+    """A part of a store, which does its work by the statements of the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+
 def check_version(name: str, version: int, newest: int) -> None:
     """See that a schema is none of a newer version of ours.
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from trunkline.clock import now_ms
-from trunkline.store.database import Database, Rows
+from trunkline.store.database import Rows, StorePart
 from trunkline.store.records import (
     EVERYTHING,
     Delivery,
@@ -31,11 +31,8 @@ _OF_STATE = {"pending": "filter_pending", "dead": "filter_given_up", "dropped": 
 Due = tuple[int, str, str]
 
 
-class Outbox:
+class Outbox(StorePart):
     """Deliveries, written with the event they announce; kept until their task is forgotten."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def take(
         self,
@@ -122,18 +119,14 @@ class Outbox:
 
 def _filters(tenant: str | None, task_id: str | None, state: str | None, after: str) -> list[str]:
     """The names of the statements that filter a list of deliveries."""
-    names: list[str] = []
-    if tenant is not None:
-        names.append("filter_delivery_tenant")
-    if task_id is not None:
-        names.append("filter_delivery_task")
-    if state is not None and (task_id is not None or state not in _OF_STATE):
-        names.append("filter_delivery_state")
-    elif state is not None:
-        names.append(_OF_STATE[state])
-    if after:
-        names.append("filter_delivery_after")
-    return names
+    plain = "filter_delivery_state"
+    wanted = {
+        "filter_delivery_tenant": tenant is not None,
+        "filter_delivery_task": task_id is not None,
+        plain if task_id is not None else _OF_STATE.get(state or "", plain): state is not None,
+        "filter_delivery_after": after != "",
+    }
+    return [name for name, is_wanted in wanted.items() if is_wanted]
 
 
 def _text(note: str) -> str:

@@ -26,7 +26,7 @@ from trunkline.log.fold import State
 from trunkline.log.head import Head, head_after
 from trunkline.log.ids import Position
 from trunkline.store.columns import HeadRow, filters, head_columns, head_page
-from trunkline.store.database import Database, Rows
+from trunkline.store.database import Rows, StorePart
 from trunkline.store.records import (
     START,
     AddedDoc,
@@ -54,11 +54,8 @@ _decode_heads = msgspec.json.Decoder(list[HeadRow]).decode
 _logger = logging.getLogger("trunkline.store")
 
 
-class Heads:
+class Heads(StorePart):
     """The folded rows that lists read."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def get(self, tenant: str, task_id: str) -> Head | None:
         """The head of one task; None if there is no such task."""
@@ -124,11 +121,8 @@ def _folded(task_id: str, log: Sequence[Any]) -> tuple[State, Head | None]:
     return state, head
 
 
-class Nodes(ABC):
+class Nodes(StorePart, ABC):
     """Which processes live, which agents they carry, and the tasks that nobody works on."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @abstractmethod
     async def join(self, node: str, agents: Sequence[str]) -> None:
@@ -181,11 +175,8 @@ class Nodes(ABC):
         return [TaskRef(*row) for row in await self._database.rows("open_children_of_ended", limit=limit)]
 
 
-class Clock:
+class Clock(StorePart):
     """The store's time, so that replicas agree."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def now(self) -> int:
         """Milliseconds since the epoch."""
@@ -199,11 +190,8 @@ class Clock:
         return bool(await self._database.write("fire", schedule=schedule, planned_at=planned_at))
 
 
-class Docs(ABC):
+class Docs(StorePart, ABC):
     """Small documents by tenant and kind, changed by compare-and-set on their revision."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def put(
         self,
@@ -289,11 +277,8 @@ async def _put(rows: Rows, tenant: str, written: Sequence[tuple[AddedDoc, int]])
     return revs[0]
 
 
-class Maintenance(ABC):
+class Maintenance(StorePart, ABC):
     """Work over all tasks: what retention, checks and exports need."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @abstractmethod
     async def prune(self, before: int, agents: Sequence[str] | None = None, tenant: str | None = None) -> int:

@@ -13,6 +13,13 @@ from trunkline.log.ids import Position
 from trunkline.wire.types import TaskState
 
 
+class TaskRef(Struct, frozen=True, gc=False):
+    """A task by its tenant and id."""
+
+    tenant: str
+    task_id: str
+
+
 class Dedup(Struct, frozen=True, gc=False):
     """A key that may be recorded once in `kept_ms` by the store's clock, and the digest of what it stood for.
 
@@ -112,11 +119,9 @@ class DeliveryRecord(Struct, frozen=True, gc=False):
         return host_of(self.lane)
 
 
-class Hint(Struct, frozen=True, gc=False):
+class Hint(TaskRef, frozen=True, gc=False):
     """Word that a task's log has grown; some are lost."""
 
-    tenant: str
-    task_id: str
     seq: int
 
     @property
@@ -140,11 +145,9 @@ class Poll(Struct, frozen=True, gc=False):
     """A reminder, from time to time, that hints may have been lost: look yourself."""
 
 
-class TailRecord(Struct, frozen=True, gc=False):
+class TailRecord(TaskRef, frozen=True, gc=False):
     """An event of the whole log with the task it belongs to."""
 
-    tenant: str
-    task_id: str
     recorded: Recorded
 
 
@@ -175,26 +178,22 @@ class HeadPage(Struct, frozen=True, gc=False):
     total: int
 
 
-class Orphan(Struct, frozen=True, gc=False):
+class Orphan(TaskRef, frozen=True, gc=False):
     """A task to be taken up: `node` claimed it last and is dead; none did if it was let go or parked.
 
     Or it lives and does not run it; then `seq` is its head's, by which two looks know the same claim.
     Of what was let go `released` is the head, which was written with the last word of the log.
     """
 
-    tenant: str
-    task_id: str
     node: str
     agent: str = ""
     seq: int = 0
     released: Head | None = None
 
 
-class Waiting(Struct, frozen=True, gc=False):
+class Waiting(TaskRef, frozen=True, gc=False):
     """An open task whose agent no living node carries."""
 
-    tenant: str
-    task_id: str
     agent: str
     state: TaskState
 
@@ -206,13 +205,6 @@ class NodeRecord(Struct, frozen=True, gc=False):
     agents: tuple[str, ...]
     alive: bool
     beat: int
-
-
-class TaskRef(Struct, frozen=True, gc=False):
-    """A task by its tenant and id."""
-
-    tenant: str
-    task_id: str
 
 
 class Fault(Struct, frozen=True, gc=False):

@@ -98,10 +98,8 @@ class PostgresDatabase(Database):
             if isinstance(error, StoreError):
                 raise
             raise StoreError(f"{self.name} cannot be opened: {self._address.told(error)}") from None
-        if snapshot is None:
-            await self._start(connection)
-
-    async def _start(self, connection: Connection) -> None:
+        if snapshot is not None:
+            return
         self._writer.begin(connection)
         await self._replicas.start(_OPEN_SECONDS)
         self._writing = asyncio.create_task(self._write())

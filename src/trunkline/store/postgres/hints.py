@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from trunkline.clock import wait_event
 from trunkline.errors import StoreError
 from trunkline.store.hints import HintBroadcast
 from trunkline.store.postgres.address import DATABASE_ERRORS, DatabaseAddress
@@ -59,10 +60,7 @@ class PostgresHints:
     async def start(self, seconds: float) -> None:
         """Begin; without a session for it the store works on, with a second's delay between replicas."""
         self._task = asyncio.create_task(self._run())
-        try:
-            async with asyncio.timeout(seconds):
-                await self._ready.wait()
-        except TimeoutError:
+        if not await wait_event(self._ready, seconds):
             _logger.warning("hints.lost reason=no answer within %.0f s", seconds)
 
     async def stop(self) -> None:
@@ -114,10 +112,7 @@ class PostgresHints:
 
     async def _serve(self, connection: Connection) -> None:
         while not connection.is_closed():
-            try:
-                async with asyncio.timeout(_IDLE_SECONDS):
-                    await self._wake.wait()
-            except TimeoutError:
+            if not await wait_event(self._wake, _IDLE_SECONDS):
                 # A peer that vanished without a word is noticed by asking it something.
                 await connection.fetchval("SELECT 1", timeout=2.0)
                 continue

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from trunkline.clock import wait_event
 from trunkline.errors import StoreError
 from trunkline.store.columns import STATES, orphan
 from trunkline.store.database import Database
@@ -142,11 +143,7 @@ class Liveness:
                 pause = BEAT_SECONDS
             except StoreError:
                 pause = _RETRY_SECONDS
-            try:
-                async with asyncio.timeout(pause):
-                    await self._wake.wait()
-            except TimeoutError:
-                continue
+            await wait_event(self._wake, pause)
         if self._connection is not None:
             await hang_up(self._connection)
 
