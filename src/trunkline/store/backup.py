@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Annotated, NoReturn
+from typing import Annotated, NoReturn, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -32,6 +32,9 @@ WAVE_BYTES = 4 << 20
 
 _encode = msgspec.json.Encoder().encode
 _DOCUMENT = b'{"document":'
+_NO_TASK = "nothing of this task was written"
+_NO_DOCUMENT = "the document was not written"
+T = TypeVar("T")
 # Whose document of a tenant this is, and what of it may leave.
 Shown = Callable[[str, bytes], tuple[str, bytes]]
 
@@ -54,13 +57,6 @@ class _DocumentLine(Struct, forbid_unknown_fields=True):
     tenant: Annotated[str, Meta(min_length=1, max_length=256)]
     id: Annotated[str, Meta(min_length=1, max_length=256)]
     body: msgspec.Raw
-
-
-class _NumberedDocument(Struct):
-    """A document with the number of its line."""
-
-    number: int
-    line: _DocumentLine
 
 
 class Restored(Struct):
@@ -131,10 +127,12 @@ async def restore(
     size = 0
     try:
         for group in _groups(lines):
-            if isinstance(group, _NumberedDocument):
-                if group.line.document in texts:
-                    group.line.body = msgspec.Raw(_text(group))
-                await _write_document(store, group, carried, done)
+            if isinstance(group, tuple):
+                number, line = group
+                if line.document in texts:
+                    text = _decoded(number, line.body, str, _NO_DOCUMENT)
+                    line.body = msgspec.Raw(text.encode())
+                await _write_document(store, number, line, carried, done)
                 continue
             wave.append(group)
             size += group.size
@@ -148,7 +146,8 @@ async def restore(
     return done
 
 
-def _groups(lines: Iterable[bytes]) -> Iterable[_TaskLines | _NumberedDocument]:
+def _groups(lines: Iterable[bytes]) -> Iterable[_TaskLines | tuple[int, _DocumentLine]]:
+    """The lines of each task together, and every document with the number of its line."""
     group: _TaskLines | None = None
     number = 0
     for number, text in enumerate(lines, 1):
@@ -156,7 +155,7 @@ def _groups(lines: Iterable[bytes]) -> Iterable[_TaskLines | _NumberedDocument]:
             _check_header(text)
             continue
         if text.startswith(_DOCUMENT):
-            yield _document(number, text)
+            yield number, _document(number, text)
             continue
         line = _line(number, text)
         if group is None or (line.tenant, line.task) != (group.tenant, group.state.task_id):
@@ -182,39 +181,33 @@ def _check_header(text: bytes) -> None:
         )
 
 
-def _line(number: int, text: bytes) -> _Line:
+def _decoded(number: int, text: bytes | msgspec.Raw, kind: type[T], lost: str) -> T:
     try:
-        line = msgspec.json.decode(text, type=_Line)
+        return msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        _refuse(number, str(error))
+        raise Misuse(f"line {number}: {error}; {lost}") from None
+
+
+def _line(number: int, text: bytes) -> _Line:
+    line = _decoded(number, text, _Line, _NO_TASK)
     if not is_task_id(line.task):
         _refuse(number, f"{line.task!r} is no task id")
     return line
 
 
-def _document(number: int, text: bytes) -> _NumberedDocument:
-    try:
-        line = msgspec.json.decode(text, type=_DocumentLine)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Misuse(f"line {number}: {error}; the document was not written") from None
+def _document(number: int, text: bytes) -> _DocumentLine:
+    line = _decoded(number, text, _DocumentLine, _NO_DOCUMENT)
     if not (line.tenant + line.id).isprintable():
         raise Misuse(f"line {number}: tenant and id of a document are printable; it was not written")
-    return _NumberedDocument(number, line)
-
-
-def _text(one: _NumberedDocument) -> bytes:
-    try:
-        return msgspec.json.decode(one.line.body, type=str).encode()
-    except msgspec.MsgspecError as error:
-        raise Misuse(f"line {one.number}: {error}; the document was not written") from None
+    return line
 
 
 async def _write_document(
-    store: Store, one: _NumberedDocument, kinds: frozenset[str], done: Restored
+    store: Store, number: int, line: _DocumentLine, kinds: frozenset[str], done: Restored
 ) -> None:
-    line, body = one.line, bytes(one.line.body)
+    body = bytes(line.body)
     if line.document not in kinds:
-        raise Misuse(f"line {one.number}: documents of kind {line.document!r} are not imported here")
+        raise Misuse(f"line {number}: documents of kind {line.document!r} are not imported here")
     known = await store.docs.get(line.tenant, line.document, line.id)
     if known is None:
         await store.docs.put(line.tenant, line.document, line.id, body, 0)
@@ -223,7 +216,7 @@ async def _write_document(
         done.skipped += 1
     else:
         raise Misuse(
-            f"line {one.number}: the document {line.id!r} of kind {line.document} is here already "
+            f"line {number}: the document {line.id!r} of kind {line.document} is here already "
             "and differs; import into another store"
         )
 
@@ -246,7 +239,7 @@ def _take(group: _TaskLines, number: int, line: _Line) -> None:
 
 
 def _refuse(number: int, what: str) -> NoReturn:
-    raise Misuse(f"line {number}: {what}; nothing of this task was written")
+    raise Misuse(f"line {number}: {what}; {_NO_TASK}")
 
 
 async def _write(store: Store, groups: Sequence[_TaskLines], done: Restored) -> None:
