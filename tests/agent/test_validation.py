@@ -18,8 +18,9 @@ from tests.agent.drive import drive, send, state, text
 from trunkline import Agent, Misuse, SyncTurn, Turn
 from trunkline.agent.executor import complete, emit_piece, end_early
 from trunkline.agent.testing import TestClient
-from trunkline.agent.turn import Coalesce, VerdictGiven
+from trunkline.agent.turn import VerdictGiven
 from trunkline.clock import Ids
+from trunkline.config import Settings
 from trunkline.log.encoding import decode, encode
 from trunkline.log.events import AnyEvent, Chunk, Status
 from trunkline.run.executor import Work
@@ -76,7 +77,7 @@ def recorded(say: Callable[[Turn], Any]) -> list[AnyEvent]:
 
     async def run() -> list[AnyEvent]:
         work = Recorder()
-        turn = Turn(cast("Work", work), "skill", Coalesce(), Bounds())
+        turn = Turn(cast("Work", work), "skill", Settings(), Bounds())
         try:
             made = say(turn)
             verdict = await complete(turn, await made if inspect.isawaitable(made) else made)

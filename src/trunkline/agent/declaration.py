@@ -183,14 +183,10 @@ class EffectDrift(Struct, frozen=True):
     undeclared: tuple[str, ...]
 
 
-def _uncounted(skill: str) -> None:
-    del skill
-
-
 class DriftMonitor:
     """Compares the runs of one agent with its declarations; `found` holds the newest that differ."""
 
-    def __init__(self, count: Callable[[str], None] = _uncounted) -> None:
+    def __init__(self, count: Callable[[str], None] = lambda skill: None) -> None:
         self.found: deque[EffectDrift] = deque(maxlen=DRIFTS_KEPT)
         self._count = count
         self._warned: set[tuple[str, str]] = set()

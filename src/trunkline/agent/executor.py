@@ -24,7 +24,7 @@ from trunkline.agent.declaration import DriftMonitor
 from trunkline.agent.extensions import RunReport
 from trunkline.agent.skill import FunctionKind, Skill
 from trunkline.agent.sync_turn import SyncTurn
-from trunkline.agent.turn import ANSWER, Coalesce, Turn, VerdictGiven
+from trunkline.agent.turn import ANSWER, Turn, VerdictGiven
 from trunkline.agent.validation import read_content, read_json, read_text
 from trunkline.config import Settings
 from trunkline.errors import CallFailed, InvalidParams, Misuse, Refused, RouteNotFound, TurnOver, Unanswered
@@ -62,8 +62,7 @@ class SkillExecutor:
         self._name = name
         self._skills = skills
         self._default = default
-        self._coalesce = Coalesce(own.coalesce_characters, own.coalesce_milliseconds)
-        self._reads_all = own.unread_parts == "refuse"
+        self._own = own
         self._bounds = bounds or Bounds()
         self._reachable = reachable
         self._drift = drift or DriftMonitor()
@@ -82,7 +81,7 @@ class SkillExecutor:
         if plain and skill.takes_text:
             # Nearly every message is one, and there is no part of it that the skill could not read.
             return skill.id
-        if self._reads_all:
+        if self._own.unread_parts == "refuse":
             skill.check_media_types(message)
         skill.check(message)
         return skill.id
@@ -150,7 +149,7 @@ class SkillExecutor:
     async def run(self, work: Work) -> Verdict:
         """Call the skill that the task was admitted for."""
         skill = self._skills.get(work.state.skill)
-        turn = Turn(work, work.state.skill, self._coalesce, self._bounds, self._reachable)
+        turn = Turn(work, work.state.skill, self._own, self._bounds, self._reachable)
         success = False
         try:
             if skill is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from msgspec import Struct
-from msgspec.structs import astuple
+from msgspec.structs import asdict, astuple
 
 from trunkline.agent.validation import is_number, read_json, read_text
 from trunkline.errors import Misuse
@@ -128,11 +128,7 @@ class RunReport(Struct):
                 body["explanation"] = self.confidence.explanation
             yield CONFIDENCE, body
         if self.changes and success:
-            deltas = [
-                {"domain": one.domain, "path": one.path, "op": one.op, "value": one.value}
-                for one in self.changes
-            ]
-            yield DELTA, {"deltas": deltas}
+            yield DELTA, {"deltas": [asdict(one) for one in self.changes]}
 
     def wanted(self, *, success: bool, duration_ms: int) -> Metadata:
         """The bodies of the reports that the caller wants, by the URI of their extension."""

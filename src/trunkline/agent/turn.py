@@ -32,6 +32,7 @@ from trunkline.agent.validation import (
     typed_question,
 )
 from trunkline.clock import now_ms
+from trunkline.config import Settings
 from trunkline.errors import Misuse, TurnOver, Unanswered
 from trunkline.log.events import AnyEvent, Chunk, Delta, Status, Stepped
 from trunkline.peer.remote import Calling, Reachable
@@ -52,13 +53,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Coalesce(msgspec.Struct, frozen=True):
-    """When pieces of written text become one event; the first goes out at once."""
-
-    characters: int = 24
-    milliseconds: int = 100
-
-
 class VerdictGiven(BaseException):
     """Ends a skill with the verdict its author chose. No Exception, so a broad except does not eat it."""
 
@@ -73,11 +67,11 @@ class Turn:
 
     __slots__ = (
         "_begun",
-        "_coalesce",
         "_count",
         "_grants",
         "_held",
         "_loop",
+        "_own",
         "_places",
         "_reachable",
         "_spoke",
@@ -92,7 +86,7 @@ class Turn:
     )
 
     def __init__(
-        self, work: Work, skill: str, coalesce: Coalesce, bounds: Bounds, reachable: Reachable | None = None
+        self, work: Work, skill: str, own: Settings, bounds: Bounds, reachable: Reachable | None = None
     ) -> None:
         self.skill = skill
         # What the written answer is called as an artifact.
@@ -102,7 +96,7 @@ class Turn:
         # What the run says of itself; most say nothing.
         self.report: RunReport | None = None
         self._work = work
-        self._coalesce = coalesce
+        self._own = own
         self._loop = work.loop
         self._written: list[str] = []
         self._held = ""
@@ -220,10 +214,11 @@ class Turn:
         first = not self._written
         self._written.append(text)
         self._held += text
-        if first or len(self._held) >= self._coalesce.characters or not self._coalesce.milliseconds:
+        # The first piece goes out at once.
+        if first or len(self._held) >= self._own.coalesce_characters or not self._own.coalesce_milliseconds:
             await self.flush()
         elif self._timer is None:
-            self._timer = self._loop.call_later(self._coalesce.milliseconds / 1000, self._due)
+            self._timer = self._loop.call_later(self._own.coalesce_milliseconds / 1000, self._due)
 
     def _due(self) -> None:
         self._timer = None

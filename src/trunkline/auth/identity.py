@@ -7,7 +7,7 @@ from functools import partial
 from time import monotonic
 from typing import Protocol
 
-from trunkline.auth.browser_sessions import BrowserSessions, session_cookie
+from trunkline.auth.browser_sessions import BrowserSessions
 from trunkline.auth.keys import Keyring
 from trunkline.auth.principal import ANONYMOUS, Principal
 from trunkline.errors import Unauthenticated
@@ -142,25 +142,16 @@ class Identity:
             return self._is_open
         key = headers.get(b"x-api-key")
         token = key or bearer(headers)
-        if not token and self.sessions is not None and session_cookie(headers):
-            return self._session_lasting(self.sessions, headers)
         if not key and self._tokens is not None and _is_jwt(token):
             known = self._tokens.known(token)
             return None if known is None else partial(self._lasts, known.tenant, None)
+        sessions = None if token else self.sessions
         try:
-            tenant = self._keys.find(token).tenant
+            if sessions is not None and (signed_in := sessions.find(headers)) is not None:
+                return partial(self._lasts, signed_in.tenant, sessions.lasting(headers))
+            return partial(self._lasts, self._keys.find(token).tenant, self._keys.lasting(token))
         except Unauthenticated:
-            return _never
-        return partial(self._lasts, tenant, self._keys.lasting(token))
-
-    def _session_lasting(
-        self, sessions: BrowserSessions, headers: Mapping[bytes, bytes]
-    ) -> Callable[[], bool]:
-        try:
-            found = sessions.find(headers)
-        except Unauthenticated:
-            found = None
-        return _never if found is None else partial(self._lasts, found.tenant, sessions.lasting(headers))
+            return lambda: False
 
     def _lasts(self, tenant: str, opens: Callable[[], bool] | None) -> bool:
         return not self._closed.has_ended(tenant) and (opens is None or opens())
@@ -183,10 +174,6 @@ class Identity:
             return "this agent needs a key: send it as X-API-Key or as a bearer token"
         also = "" if self._keys.is_empty else ", or a key as X-API-Key"
         return f"this agent needs a token: send it as Authorization: Bearer{also}; its card says whose"
-
-
-def _never() -> bool:
-    return False
 
 
 def bearer(headers: Mapping[bytes, bytes]) -> bytes:

@@ -121,7 +121,8 @@ class Signer:
         private = Ed25519PrivateKey.generate()
         kid = self._ids.new()
         sealed = self._vault.seal(webhook_signature.secret_text(private), _about(kid))
-        return SigningKey(kid, _base64url(private.public_key().public_bytes_raw()), sealed, self._now())
+        public = urlsafe_b64encode(private.public_key().public_bytes_raw()).rstrip(b"=").decode()
+        return SigningKey(kid, public, sealed, self._now())
 
     async def _put(self, ring: _Ring, *, expected_rev: int) -> None:
         await self.mirror.put(DEFAULT_TENANT, _ID, msgspec.json.encode(ring), expected_rev=expected_rev)
@@ -160,7 +161,3 @@ def _retired(key: SigningKey, at: int) -> SigningKey:
 
 def _about(kid: str) -> str:
     return f"signing key {kid}"
-
-
-def _base64url(raw: bytes) -> str:
-    return urlsafe_b64encode(raw).rstrip(b"=").decode()

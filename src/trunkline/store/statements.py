@@ -6,11 +6,10 @@ Named statements follow a line `-- name: …`; migrations are `NNN_*.sql` in the
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 _FOLDER = Path(__file__).parent / "sql"
@@ -41,8 +40,3 @@ def migrations(dialect: str) -> tuple[Migration, ...]:
     """All steps of a dialect's schema, oldest first."""
     files = sorted(path for path in (_FOLDER / dialect).iterdir() if _MIGRATION.match(path.name))
     return tuple(Migration(int(path.name[:3]), path.read_text(encoding="utf-8")) for path in files)
-
-
-def json_text(values: Sequence[int] | Sequence[str]) -> str:
-    """A list as one parameter of a SQLite statement, which reads it by `json_each`."""
-    return msgspec.json.encode(values).decode()

@@ -267,7 +267,8 @@ class LogHandler(logging.Handler):
             self.release()
 
     def _put(self, last: bytes) -> None:
-        taken = self._taken()
+        # Whoever takes holds the lock of this handler, so that there is nobody to take the same.
+        taken = [self._noted.popleft() for _ in range(len(self._noted))]
         text = (self._format.changes(taken) if taken else b"") + last
         if self._lost:
             # The output is the only place to say it: a full disk, or a reader that was away.
@@ -278,14 +279,6 @@ class LogHandler(logging.Handler):
             self._lost += len(taken) + bool(last)
         else:
             self._lost = 0
-
-    def _taken(self) -> list[Change]:
-        taken: list[Change] = []
-        try:
-            while True:
-                taken.append(self._noted.popleft())
-        except IndexError:
-            return taken
 
 
 def set_up_logs(level: str, log_format: str) -> None:

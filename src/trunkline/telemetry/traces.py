@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 
+from msgspec import Struct
 from opentelemetry import trace
 from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import (
@@ -38,16 +39,13 @@ _w3c = TraceContextTextMapPropagator()
 _tracer: Tracer | None = None
 
 
-class TraceSeen:
+class TraceSeen(Struct, eq=False):
     """What a request turned out to be, what became of it, and for whom it counts while it lasts."""
 
-    __slots__ = ("holds", "operation", "outcome", "tenant")
-
-    def __init__(self) -> None:
-        self.operation = "unknown"
-        self.tenant = ""
-        self.outcome = OK
-        self.holds: tuple[str, str, str] | None = None
+    operation: str = "unknown"
+    tenant: str = ""
+    outcome: str = OK
+    holds: tuple[str, str, str] | None = None
 
 
 def find_tracer() -> None:

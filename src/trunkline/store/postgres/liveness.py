@@ -295,13 +295,12 @@ class PostgresNodes(Nodes):
 
     async def orphans(self, agents: Sequence[str], limit: int = 100) -> list[Orphan]:
         """See `Nodes`."""
-        living = await self._living()
         search = time.monotonic() - self._searched >= SEARCH_SECONDS
         rows = await self._database.rows(
             "orphans",
             agents=agents,
             # Nobody's tasks among them: those that a node has released.
-            dead=["", *(node for node, carried in living.items() if carried is None)],
+            dead=["", *await self.dead()],
             search=search,
             now=self._database.now_ms(),
             limit=limit,

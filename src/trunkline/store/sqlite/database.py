@@ -17,11 +17,13 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
+import msgspec
+
 from trunkline.errors import StoreError, StoreInUse
 from trunkline.store.database import PATIENCE, Database, Rows, check_readable, check_version
 from trunkline.store.sqlite.append_plan import AppendPlan
 from trunkline.store.sqlite.writer import MemoryWriter, SqliteTransactions, WriterThread
-from trunkline.store.statements import Migration, json_text, migrations, statements
+from trunkline.store.statements import Migration, migrations, statements
 
 T = TypeVar("T")
 
@@ -301,7 +303,7 @@ class FileLock:
 def _parameters(tenant: str | None, values: dict[str, Any]) -> dict[str, Any]:
     """The parameters of a statement; a list is one text, which the statement reads by `json_each`."""
     lists = {
-        name: json_text(cast("Sequence[str]", value))
+        name: msgspec.json.encode(cast("object", value)).decode()
         for name, value in values.items()
         if isinstance(value, list | tuple)
     }
