@@ -183,8 +183,7 @@ class SkillExecutor:
             await record_failure(turn)
             raise
         finally:
-            reports = turn.report is not None and turn.report.has_content
-            if skill is not None and (reports or skill.effects):
+            if skill is not None and (turn.report is not None or skill.effects):
                 self._drift.check(skill, turn.task_id, turn.report or RunReport(), success=success)
 
 

@@ -72,11 +72,6 @@ class RunReport(Struct):
     confidence: Confidence | None = None
     changes: list[Change] = []
 
-    @property
-    def has_content(self) -> bool:
-        """Whether the run has said anything about itself."""
-        return self.usage is not None or self.confidence is not None or bool(self.changes)
-
     def add_usage(self, more: Usage) -> None:
         """Add to what was used.
 
@@ -132,8 +127,6 @@ class RunReport(Struct):
 
     def wanted(self, *, success: bool, duration_ms: int) -> Metadata:
         """The bodies of the reports that the caller wants, by the URI of their extension."""
-        if not self.has_content:
-            return {}
         only = self.only
         return {
             uri_of(name): body

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Literal, TypedDict
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 
 from trunkline.agent.binding import AuthorFunction, Binding, bind, inner, is_async, name_of, routine_of
 from trunkline.agent.declaration import Effect, emitted_by, read_effects, read_emits
 from trunkline.agent.extensions import DELTA
 from trunkline.errors import ContentTypeNotSupported, InvalidParams, Misuse
 from trunkline.run.executor import OnCrash
+from trunkline.wire.card import Skill as CardSkill
 from trunkline.wire.types import Message, Part
 
 Crash = Literal["fail", "restart", "resume"]
@@ -29,16 +30,9 @@ class FunctionKind(Enum):
     SYNC = "sync"
 
 
-class Skill(Struct, frozen=True):
-    """A function an agent offers, as card and runner know it."""
+class Skill(CardSkill, frozen=True, kw_only=True, gc=True):
+    """A function an agent offers: what the card says of it, and what the runner knows beyond that."""
 
-    id: str
-    name: str
-    description: str
-    tags: tuple[str, ...]
-    examples: tuple[str, ...]
-    input_modes: tuple[str, ...]
-    output_modes: tuple[str, ...]
     function: AuthorFunction
     binding: Binding
     kind: FunctionKind

@@ -67,13 +67,6 @@ class _Registry(JWSRegistry):
 _REGISTRY = _Registry(algorithms=ALGORITHMS, strict_check_header=False)
 
 
-class _Trusted(Struct, frozen=True):
-    issuer: Issuer
-    keys: IssuerKeys
-    scopes: frozenset[Scope]
-    default_scopes: frozenset[Scope]
-
-
 class _VerifiedToken(Struct, frozen=True, gc=False):
     until: float
     principal: Principal
@@ -96,14 +89,12 @@ class TokenVerifier:
             Misuse: one of them is set in a way that cannot work or would not be safe.
         """
         self._now = now_ms
-        self._trusted: dict[str, _Trusted] = {}
+        self._trusted: dict[str, IssuerKeys] = {}
         for issuer in issuers:
             _check(issuer)
             if issuer.issuer in self._trusted:
                 raise Misuse(f"issuers: {issuer.issuer} is there twice")
-            keys = IssuerKeys(issuer, fetcher, clock)
-            scopes, otherwise = _known_scopes(issuer.scopes), _known_scopes(issuer.default_scopes)
-            self._trusted[issuer.issuer] = _Trusted(issuer, keys, scopes, otherwise)
+            self._trusted[issuer.issuer] = IssuerKeys(issuer, fetcher, clock)
         self._kept: dict[bytes, _VerifiedToken] = {}
 
     def known(self, token: bytes) -> Principal | None:
@@ -127,17 +118,17 @@ class TokenVerifier:
     async def _verified(self, token: bytes) -> Principal:
         header, claims = _parsed(token)
         named = claims.get("iss")
-        trusted = self._trusted.get(named) if isinstance(named, str) else None
-        if trusted is None:
+        keys = self._trusted.get(named) if isinstance(named, str) else None
+        if keys is None:
             raise _refusal("its issuer is not known here")
-        issuer = trusted.issuer
+        issuer = keys.issuer
         algorithm, kid = _read_header(header, issuer)
-        _check_signature(token, await trusted.keys.find(kid, algorithm))
+        _check_signature(token, await keys.find(kid, algorithm))
         now = self._now() / 1000
         until = _check_times(claims, now)
         if issuer.audience not in _texts(claims.get("aud")):
             raise _refusal("it is for another audience")
-        principal = Principal(issuer.tenant, _owner(claims, issuer), _scopes(claims, trusted))
+        principal = Principal(issuer.tenant, _owner(claims, issuer), _scopes(claims, issuer))
         self._keep(sha256(token).digest(), _VerifiedToken(min(until, now + KEPT_S), principal), now)
         return principal
 
@@ -151,8 +142,8 @@ class TokenVerifier:
     def schemes(self) -> dict[str, Scheme]:
         """The security schemes by which the card names the issuers."""
         made: dict[str, Scheme] = {}
-        for place, trusted in enumerate(self._trusted.values()):
-            issuer = trusted.issuer
+        for place, keys in enumerate(self._trusted.values()):
+            issuer = keys.issuer
             number = str(place + 1) if len(self._trusted) > 1 else ""
             if issuer.jwks_url:
                 text = f"A token of {issuer.issuer} for {issuer.audience}."
@@ -180,12 +171,8 @@ def _check(issuer: Issuer) -> None:
     if not issuer.algorithms or not issuer.owner_claim:
         raise Misuse(f"issuers: {name} needs algorithms and an owner_claim")
     check_tenant(issuer.tenant)
-
-
-def _known_scopes(names: Sequence[str]) -> frozenset[Scope]:
-    if unfit := [each for each in names if each not in SCOPES]:
+    if unfit := [each for each in (*issuer.scopes, *issuer.default_scopes) if each not in SCOPES]:
         raise Misuse(f"issuers: there is no scope {unfit[0]!r}; choose {', '.join(SCOPES)}")
-    return scopes_of(names)
 
 
 def _refusal(why: str) -> Unauthenticated:
@@ -255,11 +242,11 @@ def _owner(claims: Claims, issuer: Issuer) -> str:
     return f"{issuer.issuer}#{value}"
 
 
-def _scopes(claims: Claims, trusted: _Trusted) -> frozenset[Scope]:
+def _scopes(claims: Claims, issuer: Issuer) -> frozenset[Scope]:
     given = {word for name in ("scope", "scp") for text in _texts(claims.get(name)) for word in text.split()}
     named = scopes_of(given)
     # Others call scopes `admin` too: who runs one tenant's logins does not thereby run this server.
-    return named & trusted.scopes if named else trusted.default_scopes
+    return named & scopes_of(issuer.scopes) if named else scopes_of(issuer.default_scopes)
 
 
 def _texts(value: object) -> list[str]:
@@ -285,7 +272,7 @@ class IssuerKeys:
     """The keys of an issuer; one fetch at a time, whoever asks."""
 
     def __init__(self, issuer: Issuer, fetcher: Fetcher, clock: Callable[[], float]) -> None:
-        self._issuer = issuer
+        self.issuer = issuer
         self._fetcher = fetcher
         self._clock = clock
         self._keys: list[Key] = []
@@ -334,14 +321,14 @@ class IssuerKeys:
                 self._keys = _read(await self._document())
                 self._fetched_at = now
             except (Unreachable, msgspec.MsgspecError, ValueError, RecursionError) as error:
-                log.warning("issuer.unreachable issuer=%a error=%a", self._issuer.issuer, str(error)[:200])
+                log.warning("issuer.unreachable issuer=%a error=%a", self.issuer.issuer, str(error)[:200])
             except asyncio.CancelledError:
                 # The caller left; the next one may try.
                 self._tried_at = before
                 raise
 
     async def _document(self) -> bytes:
-        issuer = self._issuer
+        issuer = self.issuer
         url = issuer.jwks_url
         if not url:
             found = msgspec.json.decode(await self._get(_discovery(issuer)), type=_Discovered)

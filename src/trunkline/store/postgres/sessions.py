@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec import Struct
+
 from trunkline.errors import StoreError
 from trunkline.store.postgres.address import DATABASE_ERRORS, EVERY_TENANT, DatabaseAddress, is_data, is_loss
 from trunkline.store.statements import statements
@@ -185,14 +187,11 @@ class Snapshot:
             await hang_up(self._session.connection)
 
 
-class _TenantSession:
+class _TenantSession(Struct, eq=False):
     """A session, and the tenant it is set to, which row-level security goes by."""
 
-    __slots__ = ("connection", "tenant")
-
-    def __init__(self, connection: Connection, tenant: str) -> None:
-        self.connection = connection
-        self.tenant = tenant
+    connection: Connection
+    tenant: str
 
     async def run(self, tenant: str, call: Callable[[Connection], Awaitable[T]]) -> T:
         """Run a call as this tenant."""
