@@ -277,10 +277,10 @@ def _flat(schema: Schema) -> Schema:
     return {**top, "$defs": definitions} if definitions else top
 
 
-def text_member(schema: Schema | None) -> str:
+def text_member(schema: Schema) -> str:
     """The member that plain text fills: the only one that is required, if it is text of any form."""
-    required: list[str] = (schema or {}).get("required", [])
-    if schema is None or len(required) != 1:
+    required: list[str] = schema.get("required", [])
+    if len(required) != 1:
         return ""
     about = schema["properties"][required[0]]
     return (

@@ -70,7 +70,6 @@ class Turn:
         "_count",
         "_grants",
         "_held",
-        "_loop",
         "_own",
         "_places",
         "_reachable",
@@ -97,7 +96,6 @@ class Turn:
         self.report: RunReport | None = None
         self._work = work
         self._own = own
-        self._loop = work.loop
         self._written: list[str] = []
         self._held = ""
         self._begun = False
@@ -189,7 +187,7 @@ class Turn:
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The loop the turn lives on."""
-        return self._loop
+        return self._work.loop
 
     @property
     def elapsed_ms(self) -> int:
@@ -218,7 +216,7 @@ class Turn:
         if first or len(self._held) >= self._own.coalesce_characters or not self._own.coalesce_milliseconds:
             await self.flush()
         elif self._timer is None:
-            self._timer = self._loop.call_later(self._own.coalesce_milliseconds / 1000, self._due)
+            self._timer = self._work.loop.call_later(self._own.coalesce_milliseconds / 1000, self._due)
 
     def _due(self) -> None:
         self._timer = None

@@ -75,8 +75,7 @@ class BrowserSessions:
         value = session_cookie(headers)
         if not value:
             return None
-        session = self._read(value)
-        found = None if session is None else self._whose(session)
+        found = self._whose(self._read(value))
         if found is None:
             raise Unauthenticated("the session is over; sign in again")
         return found
@@ -84,7 +83,7 @@ class BrowserSessions:
     def lasting(self, headers: Mapping[bytes, bytes]) -> Callable[[], bool]:
         """A question for later: whether the session of these headers goes on."""
         session = self._read(session_cookie(headers))
-        return lambda: session is not None and self._whose(session) is not None
+        return lambda: self._whose(session) is not None
 
     async def end(self, headers: Mapping[bytes, bytes]) -> None:
         """End the session of these headers everywhere, before its time; without one there is nothing to do.
@@ -93,7 +92,7 @@ class BrowserSessions:
             StoreError: it was not written.
         """
         session = self._read(session_cookie(headers))
-        whose = None if session is None else self._whose(session)
+        whose = self._whose(session)
         if session is None or whose is None:
             return
         now = self._now()
@@ -114,8 +113,8 @@ class BrowserSessions:
         except msgspec.MsgspecError:
             return None
 
-    def _whose(self, session: _SealedSession) -> Principal | None:
-        if session.until <= self._now():
+    def _whose(self, session: _SealedSession | None) -> Principal | None:
+        if session is None or session.until <= self._now():
             return None
         whose = self._keys.whose((session.key_id, session.digest))
         ended = whose is not None and (whose.tenant, session.id) in self.mirror.documents

@@ -124,7 +124,6 @@ async def restore(
     carried = frozenset(kinds)
     done = Restored()
     wave: list[_TaskLines] = []
-    size = 0
     try:
         for group in _groups(lines):
             if isinstance(group, tuple):
@@ -135,9 +134,8 @@ async def restore(
                 await _write_document(store, number, line, carried, done)
                 continue
             wave.append(group)
-            size += group.size
-            if len(wave) >= WAVE_TASKS or size >= WAVE_BYTES:
-                ready, wave, size = wave, [], 0
+            if len(wave) >= WAVE_TASKS or sum(one.size for one in wave) >= WAVE_BYTES:
+                ready, wave = wave, []
                 await _write(store, ready, done)
     except Misuse:
         await _write(store, wave, done)
@@ -149,11 +147,10 @@ async def restore(
 def _groups(lines: Iterable[bytes]) -> Iterable[_TaskLines | tuple[int, _DocumentLine]]:
     """The lines of each task together, and every document with the number of its line."""
     group: _TaskLines | None = None
-    number = 0
-    for number, text in enumerate(lines, 1):
-        if number == 1:
-            _check_header(text)
-            continue
+    numbered = enumerate(lines, 1)
+    _, header = next(numbered, (1, b""))
+    _check_header(header)
+    for number, text in numbered:
         if text.startswith(_DOCUMENT):
             yield number, _document(number, text)
             continue
@@ -164,8 +161,6 @@ def _groups(lines: Iterable[bytes]) -> Iterable[_TaskLines | tuple[int, _Documen
             group = _TaskLines(line.tenant, number, State(line.task), [])
         _take(group, number, line)
         group.size += len(text)
-    if number == 0:
-        _check_header(b"")
     if group is not None:
         yield group
 

@@ -39,7 +39,7 @@ _encode_lines = msgspec.json.Encoder().encode_lines
 
 
 class LoggedTask(Protocol):
-    """A task as far as a log line names it; `log.fold.Head` is one."""
+    """A task as far as a log line names it; `log.head.Head` is one."""
 
     @property
     def task_id(self) -> str:
@@ -130,12 +130,11 @@ class JsonFormat:
         if trace := _exception(record):
             line["exception"] = trace
         try:
-            return _escape_controls(_encode(line)) + b"\n"
+            body = _encode(line)
         except UnicodeEncodeError:
             # Half a surrogate pair, from a path or a broken file name.
-            return (
-                _escape_controls(_encode({name: _encodable(value) for name, value in line.items()})) + b"\n"
-            )
+            body = _encode({name: _encodable(value) for name, value in line.items()})
+        return _escape_controls(body) + b"\n"
 
     def changes(self, changes: Sequence[Change]) -> bytes:
         """The lines of changed tasks."""

@@ -278,11 +278,12 @@ class PostgresNodes(Nodes):
 
     async def alive(self, node: str) -> bool:
         """See `Nodes`."""
-        return (await self._living()).get(node) is not None
+        found = (await self._judged()).get(node)
+        return found is not None and found[0]
 
     async def dead(self) -> list[str]:
         """The nodes that are known and dead."""
-        return [node for node, agents in (await self._living()).items() if agents is None]
+        return [node for node, (alive, _) in (await self._judged()).items() if not alive]
 
     async def list(self) -> list[NodeRecord]:
         """See `Nodes`."""
@@ -312,15 +313,10 @@ class PostgresNodes(Nodes):
 
     async def waiting(self, tenant: str | None = None, limit: int = 100, after: str = "") -> list[Waiting]:
         """See `Nodes`."""
-        carried = [agent for agents in (await self._living()).values() for agent in agents or ()]
+        found = await self._judged()
+        carried = [agent for alive, signs in found.values() if alive for agent in signs.agents]
         rows = await self._database.rows("waiting", tenant, carried=carried, limit=limit, after=after)
         return [Waiting(of, task_id, agent, STATES[state]) for of, task_id, agent, state in rows]
-
-    async def _living(self) -> dict[str, list[str] | None]:
-        """The nodes that joined and were not tidied away: the agents of each that lives, None if dead."""
-        return {
-            node: signs.agents if alive else None for node, (alive, signs) in (await self._judged()).items()
-        }
 
     async def _judged(self) -> dict[str, tuple[bool, NodeSigns]]:
         """The nodes that joined and were not tidied away, with whether each of them lives."""
