@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import asdict, astuple
 
 from trunkline.agent.validation import is_number, read_json, read_text
@@ -47,10 +47,10 @@ class Usage(Struct, omit_defaults=True):
         )
 
 
-class Confidence(Struct):
+class Confidence(Struct, omit_defaults=True):
     """How sure the agent is, 0 to 1."""
 
-    value: float
+    confidence: float
     explanation: str = ""
 
 
@@ -118,10 +118,7 @@ class RunReport(Struct):
         if self.usage:
             yield COST, _cost(self.usage, success=success, duration_ms=duration_ms)
         if self.confidence is not None:
-            body: Metadata = {"confidence": self.confidence.value, "success": success}
-            if self.confidence.explanation:
-                body["explanation"] = self.confidence.explanation
-            yield CONFIDENCE, body
+            yield CONFIDENCE, {**to_builtins(self.confidence), "success": success}
         if self.changes and success:
             yield DELTA, {"deltas": [asdict(one) for one in self.changes]}
 
@@ -136,12 +133,6 @@ class RunReport(Struct):
 
 
 def _cost(used: Usage, *, success: bool, duration_ms: int) -> Metadata:
-    tokens = {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens}
-    if used.cache_creation_input_tokens:
-        tokens["cache_creation_input_tokens"] = used.cache_creation_input_tokens
-    if used.cache_read_input_tokens:
-        tokens["cache_read_input_tokens"] = used.cache_read_input_tokens
-    body: Metadata = {"usage": tokens, "durationMs": duration_ms, "success": success}
-    if used.cost_usd is not None:
-        body["costUsd"] = used.cost_usd
-    return body
+    tokens = {"input_tokens": 0, "output_tokens": 0, **to_builtins(used)}
+    cost = {"costUsd": tokens.pop("cost_usd")} if used.cost_usd is not None else {}
+    return {"usage": tokens, "durationMs": duration_ms, "success": success, **cost}
