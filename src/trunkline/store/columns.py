@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from trunkline.log.head import Head
 from trunkline.log.ids import Position
@@ -27,30 +26,17 @@ NUMBERS: Mapping[TaskState, int] = {
 }
 STATES: Mapping[int, TaskState] = {number: state for state, number in NUMBERS.items()}
 
-
-class HeadRow(Struct, array_like=True, gc=False):
-    """The columns of a head as the statements `head` and `heads` select them."""
-
-    task_id: str
-    context_id: str
-    principal: str
-    state: int
-    status_at: int
-    seq: int
-    node: str
-    agent: str
-    parent: str
-    child: str
-    wake_at: int | None
-
-    def head(self) -> Head:
-        """The head that these columns hold."""
-        task_id, context_id, principal, state, *rest = msgspec.structs.astuple(self)
-        return Head(task_id, context_id, principal, STATES[state], *rest)
+# The columns of a head as the statements select them: its fields in their order, the state as its number.
+HeadRow = tuple[str, str, str, int, int, int, str, str, str, str, int | None]
 
 
-def head_columns(head: Head) -> tuple[str | int | None, ...]:
-    """The columns that hold a head, in the order of `HeadRow`."""
+def head_of(task_id: str, context_id: str, principal: str, state: int, *rest: Any) -> Head:
+    """The head that the columns of a `HeadRow` hold."""
+    return Head(task_id, context_id, principal, STATES[state], *rest)
+
+
+def head_columns(head: Head) -> HeadRow:
+    """The columns that hold a head."""
     # One by one: on the path of every send, where `astuple` and its unpacking take four times as long.
     return (
         head.task_id, head.context_id, head.principal, NUMBERS[head.state], head.status_at, head.seq,
@@ -60,7 +46,7 @@ def head_columns(head: Head) -> tuple[str | int | None, ...]:
 
 def orphan(tenant: str, *row: Any) -> Orphan:
     """The row of a task that nobody runs."""
-    head = HeadRow(*row).head()
+    head = head_of(*row)
     released = head if not head.node and head.wake_at is None else None
     return Orphan(tenant, head.task_id, head.node, head.agent, released=released)
 
@@ -77,7 +63,7 @@ def filters(where: Where) -> dict[str, object]:
 
 def head_page(rows: Sequence[HeadRow], size: int, total: int) -> HeadPage:
     """A page of `size` heads; a row more than that tells that another page follows."""
-    heads = [row.head() for row in rows[:size]]
+    heads = [head_of(*row) for row in rows[:size]]
     if len(rows) <= size:
         return HeadPage(heads, None, total)
     last = heads[-1]

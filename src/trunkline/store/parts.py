@@ -25,7 +25,7 @@ from trunkline.log.events import Compacted, spanned
 from trunkline.log.fold import State
 from trunkline.log.head import Head, head_after
 from trunkline.log.ids import Position
-from trunkline.store.columns import HeadRow, filters, head_columns, head_page
+from trunkline.store.columns import HeadRow, filters, head_columns, head_of, head_page
 from trunkline.store.database import Rows, StorePart
 from trunkline.store.records import (
     START,
@@ -60,7 +60,7 @@ class Heads(StorePart):
     async def get(self, tenant: str, task_id: str) -> Head | None:
         """The head of one task; None if there is no such task."""
         rows = await self._database.rows("head", tenant, task_id=task_id)
-        return HeadRow(*rows[0]).head() if rows else None
+        return head_of(*rows[0]) if rows else None
 
     async def list(self, tenant: str, where: Where, *, size: int, after: Position | None = None) -> HeadPage:
         """A keyset page of heads."""
@@ -101,7 +101,7 @@ class Heads(StorePart):
             if head is None:
                 await rows("drop_head", task_id=task_id)
             else:
-                columns = dict(zip(HeadRow.__struct_fields__, head_columns(head), strict=True))
+                columns = dict(zip(Head.__struct_fields__, head_columns(head), strict=True))
                 await rows("put_head" if task_id in held else "add_head", tenant, **columns)
             written += head is not None
             events += state.seq

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from trunkline.clock import now_ms, random_bits
 from trunkline.errors import Conflict, Duplicate, StoreError
-from trunkline.store.columns import HeadRow, head_columns
+from trunkline.log.head import Head
+from trunkline.store.columns import head_columns
 from trunkline.store.group_commit import Entry, Outcome
 from trunkline.store.postgres.address import DatabaseAddress, is_data, is_loss, is_race, is_taken
 from trunkline.store.postgres.sessions import PATIENCE, TEXTS, KeptSession, Statement, Value, fetch
@@ -102,7 +103,7 @@ def plan(
 
 _EVENTS = ("task_ids", "tenants", "expected", "lasts", "ats", "bodies", "marks")
 _REST = tuple(f"rest_{name}" for name in _EVENTS)
-_HEADS = tuple(f"head_{name}s" for name in ("tenant", *HeadRow.__struct_fields__))
+_HEADS = tuple(f"head_{name}s" for name in ("tenant", *Head.__struct_fields__))
 _KEYS = ("key_tenants", "key_names", "key_task_ids", "key_seqs", "key_digests", "key_times")
 _DELIVERIES = ("out_task_ids", "out_tenants", "out_targets", "out_seqs", "out_ids", "out_dues", "out_lanes")
 
