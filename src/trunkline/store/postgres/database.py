@@ -55,6 +55,7 @@ class PostgresDatabase(Database):
     """The sessions of one replica: the writer, four for reads and small changes, hints, and liveness."""
 
     sql = TEXTS
+    _writing: asyncio.Task[None]
 
     def __init__(
         self,
@@ -71,12 +72,11 @@ class PostgresDatabase(Database):
         self._prepare = verify if read_only else migrate
         self._clock = now_ms
         self._writer = KeptSession(self._address, "writer")
-        self._snapshot = Snapshot(self._address) if read_only else None
+        self._snapshot: Snapshot | None = None
         self._pool = Pool(self._address)
         self._replicas = PostgresHints(self._address, self.hints, self.doc_hints)
         self.liveness = Liveness(self._address)
         self._appends = PostgresAppends(self._address, self._writer, self.now_ms)
-        self._writing: asyncio.Task[None] | None = None
 
     def now_ms(self) -> int | None:
         """What to take for the time; None is the database's own."""
@@ -85,20 +85,19 @@ class PostgresDatabase(Database):
     # Life
 
     async def _open(self) -> None:
-        snapshot = self._snapshot
-        limit_s = STATEMENT_SECONDS if snapshot is None else SNAPSHOT_SECONDS
-        role = "writer" if snapshot is None else "snapshot"
+        role, limit_s = ("snapshot", SNAPSHOT_SECONDS) if self._read_only else ("writer", STATEMENT_SECONDS)
         connection = await self._address.connect(role, seconds=_OPEN_SECONDS, statement_s=limit_s)
         try:
             self.migrated = await self._prepare(connection, self._address)
-            if snapshot is not None:
-                await snapshot.begin(connection)
+            if self._read_only:
+                self._snapshot = Snapshot(self._address, connection)
+                await self._snapshot.begin()
         except (*DATABASE_ERRORS, StoreError) as error:
             await hang_up(connection)
             if isinstance(error, StoreError):
                 raise
             raise StoreError(f"{self.name} cannot be opened: {self._address.told(error)}") from None
-        if snapshot is not None:
+        if self._read_only:
             return
         self._writer.begin(connection)
         await self._replicas.start(_OPEN_SECONDS)
@@ -109,9 +108,8 @@ class PostgresDatabase(Database):
         if self._snapshot is not None:
             return await self._snapshot.close()
         await self.group_commit.stop()
-        if self._writing is not None:
-            self._writing.cancel()
-            await asyncio.wait({self._writing})
+        self._writing.cancel()
+        await asyncio.wait({self._writing})
         await self.liveness.close()
         await self._replicas.stop()
         await self._pool.close()

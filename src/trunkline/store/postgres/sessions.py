@@ -157,15 +157,14 @@ class Snapshot:
     It is for whoever reads everything. Statements may take long, and calls take turns.
     """
 
-    def __init__(self, address: DatabaseAddress) -> None:
+    def __init__(self, address: DatabaseAddress, connection: Connection) -> None:
         self._address = address
-        self._session: _TenantSession | None = None
+        self._session = _TenantSession(connection, EVERY_TENANT)
         self._turn = asyncio.Lock()
 
-    async def begin(self, connection: Connection) -> None:
-        """Take the moment from a session that is there."""
-        await connection.execute(TEXTS["begin_snapshot"])
-        self._session = _TenantSession(connection, EVERY_TENANT)
+    async def begin(self) -> None:
+        """Take the moment."""
+        await self._session.connection.execute(TEXTS["begin_snapshot"])
 
     async def read(self, tenant: str, call: Callable[[Connection], Awaitable[T]]) -> T:
         """Run a call that only reads, for one tenant.
@@ -173,8 +172,6 @@ class Snapshot:
         Raises:
             StoreError: the statement failed, or the session was lost: another one would see another moment.
         """
-        if self._session is None:
-            raise StoreError("the snapshot has not begun")
         async with self._turn:
             try:
                 return await self._session.run(tenant, call)
@@ -183,8 +180,7 @@ class Snapshot:
 
     async def close(self) -> None:
         """End the session."""
-        if self._session is not None:
-            await hang_up(self._session.connection)
+        await hang_up(self._session.connection)
 
 
 class _TenantSession(Struct, eq=False):
