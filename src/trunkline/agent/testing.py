@@ -16,7 +16,6 @@ from trunkline.net.http import HttpRequest
 from trunkline.net.in_process import InProcessHttpClient
 from trunkline.wire import sse
 
-_TURN = {"role": "ROLE_USER"}
 _HEADERS = (("content-type", "application/json"), ("a2a-version", "1.0"))
 
 
@@ -110,7 +109,7 @@ class TestClient:
 
     def _message(self, content: str | list[dict[str, Any]], more: dict[str, Any]) -> dict[str, Any]:
         parts = [{"text": content}] if isinstance(content, str) else content
-        return {"messageId": f"test-{random_bits(64):016x}", "parts": parts, **_TURN, **more}
+        return {"messageId": f"test-{random_bits(64):016x}", "parts": parts, "role": "ROLE_USER", **more}
 
     async def _post(self, method: str, params: dict[str, Any]) -> AsyncIterator[bytes]:
         body = msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})

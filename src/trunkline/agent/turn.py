@@ -375,12 +375,13 @@ class Turn:
         """
         if not isinstance(seconds, int | float) or not 0 <= seconds <= LONGEST_S:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Misuse(f"a sleep takes 0 to {LONGEST_S} seconds, not {seconds!r}")
-        place = self.next_step(SLEEP)
-        stepped = await self.recall(place, SLEEP)
-        until = now_ms() + round(seconds * 1000) if stepped is None else stepped.result
-        moment = await self.keep(place, SLEEP, int, until) if stepped is None else fitted(SLEEP, until, int)
+
+        async def moment() -> int:
+            return now_ms() + round(seconds * 1000)
+
+        until = await self._step(self.next_step(SLEEP), SLEEP, int, moment)
         await self.flush()
-        await self._work.sleep_until(cast("int", moment))
+        await self._work.sleep_until(cast("int", until))
 
     async def wait_as_main(self, work: Coroutine[None, None, object]) -> object:
         """Wait for a call that a sync function's own thread has made."""

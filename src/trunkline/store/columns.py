@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from trunkline.log.head import Head
-from trunkline.log.ids import Position
-from trunkline.store.records import HeadPage, Orphan, Where
+from trunkline.store.records import Orphan, Where
 from trunkline.wire.types import TaskState
 
 # A tenth of their names' size in every row and index.
@@ -59,15 +58,6 @@ def filters(where: Where) -> dict[str, object]:
     if where.state is not None:
         given["state"] = NUMBERS[where.state]
     return given
-
-
-def head_page(rows: Sequence[HeadRow], size: int, total: int) -> HeadPage:
-    """A page of `size` heads; a row more than that tells that another page follows."""
-    heads = [head_of(*row) for row in rows[:size]]
-    if len(rows) <= size:
-        return HeadPage(heads, None, total)
-    last = heads[-1]
-    return HeadPage(heads, Position(last.status_at, last.task_id), total)
 
 
 # Compaction: a task of fewer rows and events has too little to merge.

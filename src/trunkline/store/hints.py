@@ -66,9 +66,6 @@ class Listener(AsyncIterator[H | Poll]):
         self._over = True
         self.wake()
 
-    def __aiter__(self) -> Listener[H]:
-        return self
-
     async def __anext__(self) -> H | Poll:
         while not self._over:
             left = self._polled + self._every - self._loop.time()

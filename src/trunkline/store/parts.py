@@ -25,7 +25,7 @@ from trunkline.log.events import Compacted, spanned
 from trunkline.log.fold import State
 from trunkline.log.head import Head, head_after
 from trunkline.log.ids import Position
-from trunkline.store.columns import HeadRow, filters, head_columns, head_of, head_page
+from trunkline.store.columns import HeadRow, filters, head_columns, head_of
 from trunkline.store.database import Rows, StorePart
 from trunkline.store.records import (
     START,
@@ -74,7 +74,10 @@ class Heads(StorePart):
             given |= {"after_at": after.status_at, "after_id": after.task_id}
         # One more than asked for tells whether there is a next page.
         ((total, page),) = await self._database.rows_of(text, tenant, **given, limit=size + 1)
-        return head_page(_decode_heads(page), size, total)
+        rows = _decode_heads(page)
+        heads = [head_of(*row) for row in rows[:size]]
+        following = Position(heads[-1].status_at, heads[-1].task_id) if len(rows) > size else None
+        return HeadPage(heads, following, total)
 
     async def rebuild(self, tenant: str | None = None) -> int:
         """Drop the heads and fold them again from the log; gives how many."""
