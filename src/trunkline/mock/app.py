@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hmac
 import logging
-from collections import Counter
 from typing import cast
 
 import msgspec
@@ -31,11 +30,12 @@ from trunkline.wire.service_parameters import IDEMPOTENT_SEND
 from trunkline.wire.types import ListQuery, Message, Metadata, PushQuery, PushRequest, SendRequest, TaskQuery
 from trunkline.wire.writer import Dialect
 
-_V03_MEMBERS = {
-    *("protocolVersion", "url", "preferredTransport", "additionalInterfaces", "security"),
-    "supportsAuthenticatedExtendedCard",
-}
-_V1_MEMBERS = {"supportedInterfaces", "securityRequirements"}
+# Laid over a card of both versions these take away what only 0.3 has, or only 1.0.
+_V03_MEMBERS: Metadata = dict.fromkeys(
+    ("protocolVersion", "url", "preferredTransport", "additionalInterfaces", "security")
+    + ("supportsAuthenticatedExtendedCard",)
+)
+_V1_MEMBERS: Metadata = dict.fromkeys(("supportedInterfaces", "securityRequirements"))
 
 
 def card_document(persona: Persona, quirks: Quirks, base: str, *, deduplicates: bool) -> Metadata:
@@ -85,14 +85,10 @@ def _shaped(document: Metadata, persona: Persona, quirks: Quirks) -> Metadata:
     if known:
         document["url"], document["preferredTransport"] = known[0]["url"], known[0]["transport"]
     if quirks.card == "1.0" or "0.3" not in persona.versions:
-        return _without(document, _V03_MEMBERS)
+        return patched(document, _V03_MEMBERS)
     if quirks.card == "0.3" or "1.0" not in persona.versions:
-        return _without(document, _V1_MEMBERS)
+        return patched(document, _V1_MEMBERS)
     return document
-
-
-def _without(document: Metadata, names: set[str]) -> Metadata:
-    return {name: value for name, value in document.items() if name not in names}
 
 
 def _skill(skill: ScriptedSkill) -> Skill:
@@ -153,6 +149,10 @@ class Mock:
         self.received: list[ReceivedRequest] = []
         self._webhooks = MockWebhooks()
         self._state = MockState(scenario, self._webhooks.notify)
+        # How often the work of each message was begun, by its id; more than once is a second run.
+        self.runs = self._state.runs
+        # How often each rule was hit, by its name; the empty one counts messages that fitted none.
+        self.hits = self._state.hits
         self._schedule = FaultSchedule(scenario.faults, scenario.seed)
         self._quirks = self._state.quirks
         persona, quirks = scenario.agent, self._quirks
@@ -168,26 +168,9 @@ class Mock:
         """The messages that came, each time they came."""
         return [each.message for each in self.received if each.message is not None]
 
-    @property
-    def runs(self) -> Counter[str]:
-        """How often the work of each message was begun, by its id; more than once is a second run."""
-        return self._state.runs
-
-    @property
-    def hits(self) -> Counter[str]:
-        """How often each rule was hit, by its name; the empty one counts messages that fitted none."""
-        return self._state.hits
-
     def check(self) -> list[str]:
         """The expectations of the scenario that were not met, in words; empty if all is well."""
         return self._state.check()
-
-    def reset(self) -> None:
-        """Forget everything, as a restart would."""
-        self._state.close()
-        self._state = MockState(self.scenario, self._webhooks.notify)
-        self._schedule = FaultSchedule(self.scenario.faults, self.scenario.seed)
-        self.received.clear()
 
     async def close(self) -> None:
         """Stop the replies and notifications that are still under way."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Unpack
@@ -13,7 +12,7 @@ from trunkline.agent.agent import Agent
 from trunkline.client.client import Client
 from trunkline.client.sync import ClientOptions, SyncClient
 from trunkline.errors import Misuse
-from trunkline.mock.app import Mock, ReceivedRequest
+from trunkline.mock.app import Mock
 from trunkline.mock.scenario import Reply, Rule, Scenario
 from trunkline.mock.script import load_scenarios, read_scenarios
 from trunkline.mock.serve import BackgroundServer
@@ -68,27 +67,14 @@ class InProcessMock(_InProcess):
 
     def __init__(self, script: Script) -> None:
         self.mock = Mock(scenario_of(script))
+        # Every request, in order; how often the work of each message was begun, and each rule was hit.
+        self.received, self.runs, self.hits = self.mock.received, self.mock.runs, self.mock.hits
         super().__init__(lambda: self.mock, InProcessHttpClient(self.mock))
-
-    @property
-    def received(self) -> list[ReceivedRequest]:
-        """Every request, in order."""
-        return self.mock.received
 
     @property
     def messages(self) -> list[Message]:
         """Every message, each time it came."""
         return self.mock.messages
-
-    @property
-    def runs(self) -> Counter[str]:
-        """How often the work of each message was begun, by its id."""
-        return self.mock.runs
-
-    @property
-    def hits(self) -> Counter[str]:
-        """How often each rule was hit, by its name."""
-        return self.mock.hits
 
     def verify(self) -> None:
         """Compare what happened with what the scenario expects.

@@ -72,17 +72,13 @@ class Playback:
     @property
     def resting(self) -> bool:
         """Whether the task has ended or asks, or there is none."""
-        return self.bare or (self.task.status.state in RESTING and not self._answered)
+        bare = self.message is not None or self.failure is not None
+        return bare or (self.task.status.state in RESTING and not self._answered)
 
     @property
     def over(self) -> bool:
         """Whether the task has ended."""
         return self.task.status.state in TERMINAL
-
-    @property
-    def bare(self) -> bool:
-        """Whether the reply is no task."""
-        return self.message is not None or self.failure is not None
 
     def add_message(self, message: Message) -> None:
         """Add a message of the caller to the history of the task."""
@@ -133,10 +129,10 @@ class Playback:
             self._set_status(state, said, step)
         self._changed.set()
 
-    def cancel(self, said: str = "") -> None:
+    def cancel(self) -> None:
         """Stop playing, and cancel the task."""
         self.stop()
-        self.apply(ScriptedStep(state="canceled", say=said or None))
+        self.apply(ScriptedStep(state="canceled"))
 
     def stop(self) -> None:
         """Stop playing; the task stays as it is."""

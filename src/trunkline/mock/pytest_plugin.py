@@ -6,6 +6,7 @@ It is loaded in every pytest run of whoever has Trunkline installed, so it loads
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -42,15 +43,12 @@ def a2a_agent() -> Iterator[Callable[..., InProcessAgent]]:
     """Serves an `Agent` in this process, with a store in memory; settings may follow it."""
     from trunkline.mock.in_process import InProcessAgent
 
-    made: list[InProcessAgent] = []
+    with ExitStack() as made:
 
-    def make(agent: Agent, **settings: object) -> InProcessAgent:
-        made.append(InProcessAgent(agent, **settings))
-        return made[-1]
+        def make(agent: Agent, **settings: object) -> InProcessAgent:
+            return made.enter_context(closing(InProcessAgent(agent, **settings)))
 
-    yield make
-    for each in made:
-        each.close()
+        yield make
 
 
 @pytest.fixture
@@ -61,12 +59,9 @@ def a2a_client() -> Iterator[Callable[..., SyncClient]]:
     """
     from trunkline.mock.in_process import connect
 
-    made: list[SyncClient] = []
+    with ExitStack() as made:
 
-    def make(target: Target, **options: Any) -> SyncClient:
-        made.append(connect(target, **options))
-        return made[-1]
+        def make(target: Target, **options: Any) -> SyncClient:
+            return made.enter_context(closing(connect(target, **options)))
 
-    yield make
-    for each in made:
-        each.close()
+        yield make

@@ -6,6 +6,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from trunkline.errors import Misuse
 
@@ -56,23 +57,21 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.kind and self.final and self.timestamps and self.history and self.states == "hyphen"
 
 
+# What agents that speak only 0.3 have in common.
+_V03 = Quirks(claims=("0.3",), checks_version=False, writes="0.3", ids=False, reply="receipt")
 PRESETS: dict[str, Quirks] = {
     "trunkline": Quirks(whole=True),
-    "promptkit": Quirks(
-        claims=("0.3",),
-        checks_version=False,
+    "promptkit": replace(
+        _V03,
         rest=False,
         card_paths=("/.well-known/agent.json",),
         card="1.0",
-        writes="0.3",
         kind=False,
         final=False,
         states="underscore",
         history=False,
-        ids=False,
         opening=False,
         chunk_ids=True,
-        reply="receipt",
         lacks=("push", "extended_card"),
         codes={"-32002": -32001},
     ),
@@ -89,27 +88,8 @@ PRESETS: dict[str, Quirks] = {
         lacks=("list", "extended_card"),
         codes={"-32009": -32007, "-32003": -32004},
     ),
-    "quinn": Quirks(
-        claims=("0.3",),
-        checks_version=False,
-        card="0.3",
-        writes="0.3",
-        ids=False,
-        whole=True,
-        reply="receipt",
-        lacks=("list",),
-    ),
-    "fasta2a": Quirks(
-        claims=("0.3",),
-        checks_version=False,
-        rest=False,
-        path="/",
-        card="0.3",
-        writes="0.3",
-        ids=False,
-        reply="receipt",
-        lacks=("list", "extended_card", "subscribe"),
-    ),
+    "quinn": replace(_V03, card="0.3", whole=True, lacks=("list",)),
+    "fasta2a": replace(_V03, rest=False, path="/", card="0.3", lacks=("list", "extended_card", "subscribe")),
 }
 
 

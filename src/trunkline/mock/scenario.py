@@ -1,13 +1,12 @@
 """The scenario of a mock: who it says it is, which message gets which reply, and what goes wrong.
 
 Frozen structs, to be written in Python or as YAML (`mock.script` reads it). Unknown members are refused.
-Below them: which rule a message fits, and which expectations were met.
+Below them: which rule a message fits.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 from msgspec import UNSET, Struct, UnsetType
@@ -301,29 +300,8 @@ def check_rules(scenario: Scenario) -> None:
             raise Misuse(f"expect: there is no rule {expected.rule!r}; rules are {', '.join(sorted(names))}")
 
 
-class RuleHit(Struct, frozen=True):
-    """A message that came, the rule it hit (empty: none) and the text of its reply so far."""
-
-    incoming: IncomingMessage
-    rule: str
-    replied: str
-
-
-def missed(expected: Expect, hits: Sequence[RuleHit]) -> str:
-    """What is wrong with an expectation, in words; empty if it was met."""
-    found = [
-        each
-        for each in hits
-        if fits(expected.when, each.incoming)
-        and (not expected.rule or each.rule == expected.rule)
-        and expected.replied in each.replied
-    ]
-    wanted = f"at least {expected.at_least}" if expected.count is None else str(expected.count)
-    ok = len(found) >= expected.at_least if expected.count is None else len(found) == expected.count
-    return "" if ok else f"expected {wanted} of {_described(expected)}, and {len(found)} came"
-
-
-def _described(expected: Expect) -> str:
+def described(expected: Expect) -> str:
+    """The messages that are expected, in words."""
     words = [f"rule {expected.rule!r}"] if expected.rule else []
     words += [
         f"{name} {value!r}"

@@ -21,12 +21,11 @@ from trunkline.mock.scenario import (
     Failure,
     IncomingMessage,
     Reply,
-    RuleHit,
     Scenario,
     as_reply,
     check_rules,
+    described,
     fits,
-    missed,
     rule_name,
     skill_of,
 )
@@ -194,8 +193,19 @@ class MockState:
 
     def check(self) -> list[str]:
         """The expectations that were not met, in words."""
-        hits = [RuleHit(incoming, rule, reply_text(playback)) for incoming, rule, playback in self._received]
-        return [wrong for each in self.scenario.expect if (wrong := missed(each, hits))]
+        wrong: list[str] = []
+        for expected in self.scenario.expect:
+            came = sum(
+                fits(expected.when, incoming)
+                and expected.rule in ("", rule)
+                and expected.replied in reply_text(playback)
+                for incoming, rule, playback in self._received
+            )
+            least = expected.at_least if expected.count is None else expected.count
+            if came < least or (expected.count is not None and came > least):
+                wanted = f"at least {least}" if expected.count is None else str(least)
+                wrong.append(f"expected {wanted} of {described(expected)}, and {came} came")
+        return wrong
 
     def close(self) -> None:
         """Stop all replies that are being played."""
