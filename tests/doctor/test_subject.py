@@ -64,10 +64,11 @@ def test_a_stream_without_end_is_cut_by_its_size() -> None:
 
     async def main() -> None:
         async with listening(serve) as port, asyncio.timeout(60):
-            client = ProbeClient(SocketHttpClient(Egress(loopback=True)), timeout_s=10)
+            http_client = SocketHttpClient(Egress(loopback=True))
+            client = ProbeClient(http_client, timeout_s=10)
             request = HttpRequest("GET", f"http://127.0.0.1:{port}/")
             seen = await client.fetch(request, enough=lambda _: False)
-            await client.close()
+            await http_client.close()
         assert "is over" in seen.trouble and not seen.closed
         assert sum(len(event.data) for event in seen.events) <= 8 << 20
 

@@ -79,7 +79,7 @@ def assume(holds: object, otherwise: str) -> None:
         raise NotPossible(otherwise)
 
 
-class Check(Struct, frozen=True, kw_only=True):
+class Check(Struct, frozen=True):
     """One check. Its name never changes its meaning: reports and command lines rely on it."""
 
     name: str
@@ -174,17 +174,7 @@ class Family:
                 raise ValueError(f"two checks are called {name}")
             about, _, rest = (inspect.getdoc(run) or "").partition("\n\nMeans: ")
             means, fix = (" ".join(part.split()) for part in rest.partition("\nFix: ")[::2])
-            CHECKS[name] = Check(
-                name=name,
-                family=self.name,
-                severity=severity,
-                reference=reference,
-                about=about,
-                means=means,
-                fix=fix,
-                run=run,
-                **scope,
-            )
+            CHECKS[name] = Check(name, self.name, severity, reference, about, means, fix, run, **scope)
             return run
 
         return register

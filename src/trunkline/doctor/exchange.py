@@ -12,12 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-import msgspec
 from msgspec import Struct
 
 from trunkline.doctor.json_access import parsed
 from trunkline.errors import TooLarge, TrunklineError, Unreachable
-from trunkline.net.http import Headers, HttpClient, HttpRequest, HttpResponse
+from trunkline.net.http import HttpClient, HttpRequest, HttpResponse
 from trunkline.wire import sse
 
 AT_ONCE = 8
@@ -147,15 +146,14 @@ class ProbeClient:
         finally:
             await response.close()
 
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._http_client.close()
-
     def evidence(self, exchange: ProbeExchange) -> Evidence:
         """The part of an exchange that a report shows."""
         request = exchange.request
         shown = [f"{request.method} {request.url}"]
-        shown += [f"{name}: {value}" for name, value in _masked(request.headers)]
+        shown += [
+            f"{name}: {'***' if name.lower() in _SECRET_HEADERS else value}"
+            for name, value in request.headers
+        ]
         if request.body:
             shown.append(_cut(request.body))
         answer = exchange.summary()
@@ -192,15 +190,6 @@ async def _read_events(
     exchange.closed = True
 
 
-def _masked(headers: Headers) -> list[tuple[str, str]]:
-    return [(name, "***" if name.lower() in _SECRET_HEADERS else value) for name, value in headers]
-
-
 def _cut(body: bytes) -> str:
     text = body[:_SHOWN].decode(errors="replace")
     return text if len(body) <= _SHOWN else f"{text}… ({len(body)} bytes)"
-
-
-def encoded(value: object) -> bytes:
-    """A value as the bytes of its JSON."""
-    return msgspec.json.encode(value)

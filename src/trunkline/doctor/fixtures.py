@@ -80,8 +80,7 @@ class Once(Generic[_Value]):
     def __init__(self, make: Callable[[], Awaitable[_Value]]) -> None:
         self._make = make
         self._lock = asyncio.Lock()
-        self._made: list[_Value] = []
-        self._why = ""
+        self._made: asyncio.Future[_Value] = asyncio.get_running_loop().create_future()
 
     async def __call__(self) -> _Value:
         """The value, made by the first call.
@@ -90,15 +89,12 @@ class Once(Generic[_Value]):
             NotPossible: it could not be done, and is not tried again.
         """
         async with self._lock:
-            if self._why:
-                raise NotPossible(self._why)
-            if not self._made:
+            if not self._made.done():
                 try:
-                    self._made.append(await self._make())
+                    self._made.set_result(await self._make())
                 except NotPossible as why:
-                    self._why = str(why)
-                    raise
-            return self._made[0]
+                    self._made.set_exception(why)
+            return self._made.result()
 
 
 def once(make: Callable[[Any], Awaitable[_Value]]) -> cached_property[Once[_Value]]:
@@ -114,29 +110,18 @@ class CancelRace(Struct, frozen=True):
     end: ProbeAnswer
 
 
-class PushProbe(Struct, frozen=True):
-    """A send with a webhook on this machine, and the notifications that it received."""
-
-    answer: ProbeAnswer
-    url: str
-    token: str
-    received: tuple[IncomingWebhook, ...]
-
-
 class Fixtures:
     """Messages, tasks and streams of one interface, each made at most once."""
 
     def __init__(self, probe: InterfaceProbe) -> None:
         self._probe = probe
+        self._send_s = probe.subject.send_s
         self.context_id = f"doctor-{random_bits(64):016x}"
 
-    def message(self, **more: Any) -> dict[str, Any]:
-        """A message with the operator's text."""
-        parts = [{"text": self._probe.subject.options.text}]
-        return {"messageId": new_id(), "role": "ROLE_USER", "parts": parts, **more}
+    def sending(self, members: dict[str, Any] | None = None, **configuration: Any) -> dict[str, Any]:
+        """The parameters of a send, labelled as the doctor's. The message has the operator's text.
 
-    def sending(self, message: dict[str, Any] | None = None, **configuration: Any) -> dict[str, Any]:
-        """The parameters of a send; each is labelled as the doctor's.
+        It also has these members, or has them in place of its own; None leaves one out.
 
         Raises:
             NotPossible: the operator wants nothing sent.
@@ -146,23 +131,23 @@ class Fixtures:
         metadata = {"trunklineDoctor": "probe"}
         if options.skill:
             metadata |= {"skillHint": options.skill, "skill": options.skill}
-        found: dict[str, Any] = {"message": message or self.message(), "metadata": metadata}
+        message = {"messageId": new_id(), "role": "ROLE_USER", "parts": [{"text": options.text}]}
+        message = {name: value for name, value in (message | (members or {})).items() if value is not None}
+        found: dict[str, Any] = {"message": message, "metadata": metadata}
         return {**found, "configuration": configuration} if configuration else found
 
-    async def send(self, message: dict[str, Any] | None = None, **configuration: Any) -> ProbeAnswer:
+    async def send(self, members: dict[str, Any] | None = None, **configuration: Any) -> ProbeAnswer:
         """Send a message, by itself or with a configuration."""
-        given = self.sending(message, **configuration)
-        return await self._probe.call("send", given, timeout_s=self._probe.subject.send_s)
+        return await self._probe.call("send", self.sending(members, **configuration), timeout_s=self._send_s)
 
-    async def send_malformed(self, message: dict[str, Any]) -> ProbeAnswer:
+    async def send_malformed(self, members: dict[str, Any]) -> ProbeAnswer:
         """Send a message that is wrong on purpose, once a sound one was taken.
 
         Raises:
             NotPossible: sound messages are not taken either.
         """
         await self.sent()
-        given, limit_s = self.sending(message), self._probe.subject.send_s
-        return await self._probe.call("send", given, timeout_s=limit_s, malformed=True)
+        return await self._probe.call("send", self.sending(members), timeout_s=self._send_s, malformed=True)
 
     async def sent(self) -> ProbeAnswer:
         """The answer to a plain send that was not refused.
@@ -195,14 +180,13 @@ class Fixtures:
         state = state_of(task)
         assume(state not in INTERRUPTED, f"the task waits for its caller ({state}); try another --text")
         found = await self.settled(text(task["id"]), task)
-        limit_s = self._probe.subject.send_s
-        assume(state_of(found) in TERMINAL, f"the task had not ended within {limit_s:g} s")
+        assume(state_of(found) in TERMINAL, f"the task had not ended within {self._send_s:g} s")
         return found
 
     async def settled(self, task_id: str, task: dict[str, Any] | None = None) -> dict[str, Any]:
         """A task once it rests; its last known state if it does not in time, or cannot be read."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._probe.subject.send_s / 2
+        until = loop.time() + self._send_s / 2
         found = task or {}
         while state_of(found) not in AT_REST and loop.time() < until:
             answer = await self._probe.call("get", {"id": task_id})
@@ -231,14 +215,15 @@ class Fixtures:
     @once
     async def streamed(self) -> ProbeAnswer:
         """What comes of a plain message that asks for a stream, whatever it is."""
-        return await self._probe.follow("stream", self.sending())
+        return await self._probe.follow("stream", self.sending(), timeout_s=self._send_s)
 
     @once
     async def dropped(self) -> ProbeAnswer:
         """A stream that is left after its first frame."""
         await self.stream()
-        sending = self.sending()
-        left = await self._probe.follow("stream", sending, enough=lambda frame: bool(frame.object.kind))
+        left = await self._probe.follow(
+            "stream", self.sending(), timeout_s=self._send_s, enough=lambda frame: bool(frame.object.kind)
+        )
         assume(left.task_id, "the stream names no task")
         return left
 
@@ -248,7 +233,10 @@ class Fixtures:
         task_id = (await self.dropped()).task_id
         # A task that waits for its caller may be followed for as long as the caller likes.
         stream = await self._probe.follow(
-            "subscribe", {"id": task_id}, enough=lambda frame: frame.object.state in INTERRUPTED
+            "subscribe",
+            {"id": task_id},
+            timeout_s=self._send_s,
+            enough=lambda frame: frame.object.state in INTERRUPTED,
         )
         if stream.refused and state_of(await self.settled(task_id)) in TERMINAL:
             raise NotPossible("the task had ended; give --text something that takes a second or two")
@@ -257,37 +245,34 @@ class Fixtures:
     @once
     async def followed_unknown(self) -> ProbeAnswer:
         """A subscription to a task that never was."""
-        return await self._probe.follow("subscribe", {"id": new_id()}, timeout_s=self._probe.client.timeout_s)
+        return await self._probe.follow("subscribe", {"id": new_id()})
 
     @once
     async def followed_ended(self) -> ProbeAnswer:
         """A subscription to a task that has ended."""
-        task = await self.ended()
-        return await self._probe.follow(
-            "subscribe", {"id": task["id"]}, timeout_s=self._probe.client.timeout_s
-        )
+        return await self._probe.follow("subscribe", {"id": (await self.ended())["id"]})
 
     @once
-    async def pushed(self) -> PushProbe:
-        """A task whose notifications come to this machine."""
+    async def pushed(self) -> tuple[ProbeAnswer, NotificationProbe]:
+        """The answer to a send with a webhook at this machine, and what has come to that."""
         subject = self._probe.subject
         elsewhere = "the agent is elsewhere; say by --local-receiver how it reaches this machine"
         assume(subject.is_reached, elsewhere)
         hook = NotificationProbe(subject.options.receiver)
         try:
             config = {"url": hook.url, "token": hook.token}
-            answer = await self.send(self.message(), taskPushNotificationConfig=config)
+            answer = await self.send(taskPushNotificationConfig=config)
             taken = not answer.refused and answer.result is not None
             assume(taken, f"the agent takes no webhook at this machine: {answer.summary()}")
             await hook.wait_for(_tells_end, subject.client.timeout_s)
         finally:
             await hook.close()
-        return PushProbe(answer, hook.url, hook.token, tuple(hook.received))
+        return answer, hook
 
     @once
     async def race(self) -> CancelRace:
         """A task that is canceled right behind its send."""
-        sent = await self.send(self.message(contextId=self.context_id), returnImmediately=True)
+        sent = await self.send({"contextId": self.context_id}, returnImmediately=True)
         assume(sent.task, f"a send that does not wait gave no task: {sent.summary()}")
         task_id = text(sent.task.get("id"))
         canceled = await self._probe.call("cancel", {"id": task_id})

@@ -15,8 +15,9 @@ from trunkline.wire.spellings import plain_state, state_named
 TERMINAL = frozenset(map(plain_state, types.TERMINAL))
 INTERRUPTED = frozenset(map(plain_state, types.INTERRUPTED))
 AT_REST = TERMINAL | INTERRUPTED
-_UPDATES = {"statusUpdate": "status-update", "artifactUpdate": "artifact-update"}
-_KINDS = frozenset(("task", "message", "status-update", "artifact-update"))
+# What a result may be: the member under which 1.0 puts it, and in the same order the word of 0.3 for it.
+WRAPPERS = ("task", "message", "statusUpdate", "artifactUpdate")
+KINDS = ("task", "message", "status-update", "artifact-update")
 # Objects that lie under a member of their own name, and in which; an artifact in any.
 _HOLDERS = {"status": ("task", "status-update"), "message": ("status",), "artifact": ()}
 
@@ -88,8 +89,7 @@ def _wrapper(found: dict[str, Any]) -> str:
     # A message or an update of 0.3 may have members of these names itself.
     if "parts" in found or "taskId" in found:
         return ""
-    names = ("task", "message", "statusUpdate", "artifactUpdate")
-    return next((name for name in names if isinstance(found.get(name), dict)), "")
+    return next((name for name in WRAPPERS if isinstance(found.get(name), dict)), "")
 
 
 def is_wrapped(result: object) -> bool:
@@ -101,9 +101,9 @@ def protocol_object(result: object) -> ProtocolObject:
     """The task, message or update in a result of either version; without a kind if there is none."""
     found = members(result)
     if name := _wrapper(found):
-        return ProtocolObject(_UPDATES.get(name, name), members(found[name]), name)
+        return ProtocolObject(KINDS[WRAPPERS.index(name)], members(found[name]), name)
     kind = text(found.get("kind"))
-    if kind in _KINDS:
+    if kind in KINDS:
         return ProtocolObject(kind, found, kind)
     if "artifact" in found:
         return ProtocolObject("artifact-update", found, "artifact-update")
@@ -129,11 +129,12 @@ def nested_objects(top: ProtocolObject) -> Iterator[ProtocolObject]:
 
 def texts(artifacts: object) -> dict[str, str]:
     """The text of each artifact by its id."""
-    found: dict[str, str] = {}
-    for artifact in objects(artifacts):
-        name = text(artifact.get("artifactId"))
-        found[name] = "".join(text(part.get("text")) for part in objects(artifact.get("parts")))
-    return found
+    return {
+        text(artifact.get("artifactId")): "".join(
+            text(part.get("text")) for part in objects(artifact.get("parts"))
+        )
+        for artifact in objects(artifacts)
+    }
 
 
 _SNAKE = re.compile(r"[a-z0-9_]+")

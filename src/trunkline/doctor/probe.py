@@ -9,21 +9,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from msgspec import Struct
+from msgspec import Struct, json
 from msgspec.structs import replace
 
 from trunkline.clock import new_id, random_bits
-from trunkline.doctor.exchange import EVENTS, ProbeExchange, encoded
+from trunkline.doctor.exchange import EVENTS, ProbeExchange
 from trunkline.doctor.fixtures import Fixtures
-from trunkline.doctor.json_access import (
-    ProtocolObject,
-    at,
-    members,
-    objects,
-    parsed,
-    protocol_object,
-    text,
-)
+from trunkline.doctor.json_access import ProtocolObject, at, members, objects, parsed, protocol_object, text
 from trunkline.net.http import Headers, HttpRequest
 from trunkline.wire import sse
 from trunkline.wire.codes import CODES
@@ -91,7 +83,7 @@ def route(operation: str, given: dict[str, Any]) -> RestRequest:
         if place in path:
             path = path.replace(place, quote(str(rest.pop(name, "")), safe=""))
     if verb == "POST":
-        body = encoded(rest) if operation in ("send", "stream", "push-set") else None
+        body = json.encode(rest) if operation in ("send", "stream", "push-set") else None
         return RestRequest(verb, path, body)
     query = {name: "true" if value is True else value for name, value in rest.items()}
     return RestRequest(verb, f"{path}?{urlencode(query)}" if query else path)
@@ -104,7 +96,7 @@ NOT_FOUND, NOT_CANCELABLE, NO_PUSH, UNSUPPORTED = -32001, -32002, -32003, -32004
 NO_EXTENSION, NO_VERSION = -32008, -32009
 PARSE, INVALID, NO_METHOD, BAD_PARAMS, INTERNAL = -32700, -32600, -32601, -32602, -32603
 _REASONS = {"EXTENSION_SUPPORT_REQUIRED": NO_EXTENSION} | {code.reason: code.rpc for code in CODES.values()}
-_JSON = "application/json"
+_JSON = ("Content-Type", "application/json")
 _STREAMS = ("stream", "subscribe")
 
 
@@ -218,17 +210,15 @@ class InterfaceProbe:
         self.refusals: list[ProbeAnswer] = []
 
     def headers(self, *more: tuple[str, str], version: str | None = None) -> Headers:
-        """The headers of a request; another version than the interface's may be claimed, or none."""
+        """The headers of a request, of each name the last; another version may be claimed, or none."""
         claimed = ("1.0" if self.is_v1 else "") if version is None else version
-        found: list[tuple[str, str]] = [*more]
-        if not any(name == "Accept" for name, _ in more):
-            found.append(("Accept", "application/json, application/a2a+json"))
+        found = dict(more)
+        found.setdefault("Accept", "application/json, application/a2a+json")
         if claimed:
-            found.append(("A2A-Version", claimed))
-        required = self.subject.extensions(required=True)
-        if required and not any(name == self.extensions_header for name, _ in more):
-            found.append((self.extensions_header, ", ".join(required)))
-        return (*found, *(self.subject.credentials if self._trusted else ()))
+            found["A2A-Version"] = claimed
+        if required := self.subject.extensions(required=True):
+            found.setdefault(self.extensions_header, ", ".join(required))
+        return (*found.items(), *(self.subject.credentials if self._trusted else ()))
 
     def request(
         self,
@@ -250,17 +240,15 @@ class InterfaceProbe:
                 "method": method(operation, self.version),
                 "params": params(operation, given, self.version),
             }
-            return self._post_request(encoded(body), (*accept, *headers), version)
+            return self._post_request(json.encode(body), (*accept, *headers), version)
         where = route(operation, given)
-        more = () if where.body is None else (("Content-Type", _JSON),)
+        more = () if where.body is None else (_JSON,)
         sent = self.headers(*more, *accept, *headers, version=version)
         return HttpRequest(where.verb, self.url + where.path, sent, where.body)
 
     def _post_request(self, body: bytes, headers: Headers, version: str | None) -> HttpRequest:
         """A POST of these bytes to the JSON-RPC endpoint."""
-        named = {name.lower() for name, _ in headers}
-        more = () if "content-type" in named else (("Content-Type", _JSON),)
-        return HttpRequest("POST", self.url, self.headers(*more, *headers, version=version), body)
+        return HttpRequest("POST", self.url, self.headers(_JSON, *headers, version=version), body)
 
     async def call(
         self,
@@ -319,8 +307,7 @@ class InterfaceProbe:
             self.subject.record_task(self, frame.object, new=operation == "stream")
             return enough is not None and enough(frame)
 
-        limit_s = self.subject.send_s if timeout_s is None else timeout_s
-        exchange = await self.client.fetch(request, operation, limit_s, stop)
+        exchange = await self.client.fetch(request, operation, timeout_s, stop)
         if exchange.media_type != EVENTS:
             return self._read(exchange)
         frames = tuple(self._frame(event) for event in exchange.events)

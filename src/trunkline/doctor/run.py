@@ -6,15 +6,9 @@ import asyncio
 from collections.abc import Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from trunkline.doctor.check import (
-    FAMILIES,
-    Check,
-    CheckFailed,
-    CheckOutcome,
-    Finding,
-    Severity,
-)
+from trunkline.doctor.check import FAMILIES, Check, CheckFailed, CheckOutcome, Finding, Severity, assume
 from trunkline.doctor.checks import CHECKS
 from trunkline.doctor.exchange import NotPossible, Undecided
 from trunkline.doctor.json_access import TERMINAL, text
@@ -34,6 +28,7 @@ _LATE_SHARE = 0.05
 _CLEANUP_S = 2.0
 
 _OUTCOMES = {
+    type(None): CheckOutcome.PASSED,
     CheckFailed: CheckOutcome.FAILED,
     NotPossible: CheckOutcome.SKIPPED,
     Undecided: CheckOutcome.UNKNOWN,
@@ -75,11 +70,10 @@ async def examine(
     for name in (*options.only, *options.skip):
         if name not in CHECKS and name not in FAMILIES:
             raise Misuse(f"there is no check or family {name!r}; see trunkline doctor --list")
-    own = http_client is None
     # The operator has named this host, by one of its names; where its card leads is a stranger's word.
     host = agent_address(url).hostname or ""
-    egress = Egress(hosts=(host,), loopback=is_loopback(host))
-    subject = Subject(url, http_client or SocketHttpClient(egress), options)
+    own = SocketHttpClient(Egress(hosts=(host,), loopback=is_loopback(host)))
+    subject = Subject(url, http_client or own, options)
     client, began = subject.client, asyncio.get_running_loop().time()
     try:
         client.deadline = began + options.timeout_s * (1 - _CLEANUP_SHARE)
@@ -91,10 +85,8 @@ async def examine(
         await _end_tasks(subject)
         raise
     finally:
-        if own:
-            await client.close()
-    took_s = round(asyncio.get_running_loop().time() - began, 3)
-    return _report(subject, findings, left, took_s)
+        await own.close()
+    return _report(subject, findings, left, round(asyncio.get_running_loop().time() - began, 3))
 
 
 def _report(subject: Subject, findings: list[Finding], left: int, took_s: float) -> DoctorReport:
@@ -200,8 +192,7 @@ async def _run_all(
 
 async def _run(check: Check, subject: Subject, probe: InterfaceProbe | None) -> Finding:
     try:
-        if check.needs:
-            subject.needs(check.needs)
+        assume(not check.needs or subject.flag(check.needs), f"the card does not declare {check.needs}")
         await check.run(probe or subject)
     except (CheckFailed, NotPossible) as end:
         return _finding(check, probe, subject, end)
@@ -212,22 +203,22 @@ def _finding(
     check: Check, probe: InterfaceProbe | None, subject: Subject, end: CheckFailed | NotPossible | None
 ) -> Finding:
     """What a check found: nothing if it came to its end, else what ended it before."""
-    bad = isinstance(end, CheckFailed)
-    shown = end.exchanges if bad else ()
-    if not shown and probe is None and subject.card:
-        shown = (subject.card_exchange,)
-    return Finding(
+    found = Finding(
         check=check.name,
         family=check.family,
         severity=check.severity,
-        outcome=CheckOutcome.PASSED if end is None else _OUTCOMES[type(end)],
+        outcome=_OUTCOMES[type(end)],
         reference=check.reference,
         where="" if probe is None else probe.name,
         seen="" if end is None else subject.client.redacted(str(end)),
-        means=check.means if bad else "",
-        fix=check.fix if bad else "",
-        evidence=tuple(map(subject.client.evidence, shown)) if bad else (),
     )
+    if not isinstance(end, CheckFailed):
+        return found
+    shown = end.exchanges
+    if not shown and probe is None and subject.card:
+        shown = (subject.card_exchange,)
+    evidence = tuple(map(subject.client.evidence, shown))
+    return replace(found, means=check.means, fix=check.fix, evidence=evidence)
 
 
 def _is_unknown(finding: Finding) -> bool:

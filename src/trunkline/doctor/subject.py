@@ -11,7 +11,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from trunkline.config import Secret
-from trunkline.doctor.check import assume
 from trunkline.doctor.exchange import ProbeClient, ProbeExchange
 from trunkline.doctor.json_access import ProtocolObject, at, members, objects, text
 from trunkline.doctor.probe import DeclaredInterface, InterfaceProbe
@@ -102,14 +101,6 @@ class Subject:
         """The URIs of the extensions that the card declares; with `required`, only those it requires."""
         declared = objects(at(self.card, "capabilities", "extensions"))
         return [text(one.get("uri")) for one in declared if not required or one.get("required") is True]
-
-    def needs(self, name: str) -> None:
-        """Go on only if the card declares this.
-
-        Raises:
-            NotPossible: it does not.
-        """
-        assume(self.flag(name), f"the card does not declare {name}")
 
     def record_task(self, probe: InterfaceProbe, found: ProtocolObject, *, new: bool) -> None:
         """Remember a task that was made, and its state, so that it can be ended."""

@@ -172,8 +172,7 @@ class Recording:
     def add_later(self, notice: Notice, delay: float = 0) -> None:
         """Add what a get or a subscription tells of a task, to the reply that it belongs to."""
         answer = notice.answer
-        task_id = answer.id if isinstance(answer, Task) else answer.task_id
-        recorded = self._by_task.get(task_id)
+        recorded = self._by_task.get(answer.id if isinstance(answer, Task) else answer.task_id)
         if recorded is not None and not recorded.resting:
             recorded.add(notice, delay)
 

@@ -37,34 +37,29 @@ class Mocks:
 
     def __init__(self, mocks: Sequence[Mock]) -> None:
         self.mocks = tuple(mocks)
-        self._named = {mock.scenario.name: mock for mock in mocks} if len(mocks) > 1 else {}
+        self._by_name = {mock.scenario.name if len(mocks) > 1 else "": mock for mock in mocks}
 
     def paths(self) -> list[tuple[str, Mock]]:
         """The path and the mock of each."""
-        return [(f"/{name}", mock) for name, mock in self._named.items()] or [("", self.mocks[0])]
+        return [(f"/{name}" if name else "", mock) for name, mock in self._by_name.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or the lifespan."""
-        if scope["type"] == "http":
-            await self._serve(scope, receive, send)
-        elif scope["type"] == "lifespan":
+        if scope["type"] == "lifespan":
             await serve_lifespan(receive, send, self._close)
+        elif "" in self._by_name:
+            await self.mocks[0](scope, receive, send)
+        elif scope["type"] == "http":
+            name = scope["path"].split("/")[1]
+            if name in self._by_name:
+                await self._by_name[name]({**scope, "root_path": f"/{name}"}, receive, send)
+                return
+            body = f"no such mock; there are {', '.join(self._by_name)}".encode()
+            await MockExchange(scope, receive, send).deliver(MockAnswer(body, 404, "text/plain"), ())
 
     async def _close(self) -> None:
         for mock in self.mocks:
             await mock.close()
-
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not self._named:
-            await self.mocks[0](scope, receive, send)
-            return
-        name = scope["path"].split("/")[1]
-        mock = self._named.get(name)
-        if mock is not None:
-            await mock({**scope, "root_path": f"/{name}"}, receive, send)
-            return
-        body = f"no such mock; there are {', '.join(self._named)}".encode()
-        await MockExchange(scope, receive, send).deliver(MockAnswer(body, 404, "text/plain"), ())
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec import json
+
 from trunkline.clock import new_id
 from trunkline.doctor.check import ANY, ERROR, REST, RPC, V1, WARNING, Family, assume, expect, expect_answer
-from trunkline.doctor.exchange import ProbeExchange, Undecided, encoded
+from trunkline.doctor.exchange import ProbeExchange, Undecided
 from trunkline.doctor.json_access import at, items, members, text
 from trunkline.doctor.probe import (
     BAD_PARAMS,
@@ -45,7 +47,7 @@ async def invalid_request(probe: InterfaceProbe) -> None:
     Means: A request that is none is taken for one, or breaks the agent.
     Fix: Answer JSON that is no JSON-RPC 2.0 request with -32600.
     """
-    answer = await probe.post(encoded({"id": 1, "hello": "world"}))
+    answer = await probe.post(json.encode({"id": 1, "hello": "world"}))
     expect_answer(answer.code == INVALID, answer)
 
 
@@ -95,8 +97,7 @@ async def envelope(probe: InterfaceProbe) -> None:
     seen += [(exchange, "error", _BAD_RESULT) for _, exchange in probe.received if not exchange.events]
     seen = [one for one in seen if members(one[0].json)]
     for exchange, other, wrong in seen:
-        good = at(exchange.json, "jsonrpc") == "2.0" and at(exchange.json, other) is None
-        expect(good, wrong, exchange)
+        expect(at(exchange.json, "jsonrpc") == "2.0" and at(exchange.json, other) is None, wrong, exchange)
     if not seen:
         raise Undecided("there was no answer to look at")
 
@@ -111,8 +112,8 @@ async def content_type(probe: InterfaceProbe) -> None:
     seen = (await probe.get_unknown()).exchange
     if not seen.status:
         raise Undecided(seen.trouble)
-    media_type = seen.media_type
-    expect(media_type == "application/json", f"Content-Type is {media_type or 'missing'}", seen)
+    given = seen.media_type
+    expect(given == "application/json", f"Content-Type is {given or 'missing'}", seen)
 
 
 @jsonrpc.interface("rpc-batch", WARNING, "JSON-RPC 2.0 §6, JRP-05", first=True)
@@ -123,7 +124,7 @@ async def batch(probe: InterfaceProbe) -> None:
     Fix: Serve a batch, or answer it with one error -32600.
     """
     one = {"jsonrpc": "2.0", "id": 1, "method": method("get", probe.version), "params": {"id": new_id()}}
-    answer = await probe.post(encoded([one, {**one, "id": 2}]))
+    answer = await probe.post(json.encode([one, {**one, "id": 2}]))
     expect_answer(answer.code == INVALID or len(items(answer.exchange.json)) == 2, answer)
 
 
@@ -135,7 +136,7 @@ async def notification(probe: InterfaceProbe) -> None:
     Fix: Do not answer a request without an id with a result; HTTP 204 is enough.
     """
     body = {"jsonrpc": "2.0", "method": method("get", probe.version), "params": {"id": new_id()}}
-    answer = await probe.post(encoded(body))
+    answer = await probe.post(json.encode(body))
     seen = answer.exchange
     good = 0 < seen.status < 500 and at(seen.json, "result") is None and at(seen.json, "id") is None
     expect_answer(good, answer)
@@ -148,14 +149,11 @@ async def routed(probe: InterfaceProbe) -> None:
     Means: Clients that rely on the specification call these methods and hear that there are none.
     Fix: Route all methods of the version; refuse those that are not offered by their own error.
     """
-    answers = {
-        method(operation, probe.version): await probe.call(
-            operation, {"id": new_id()} if operation != "send" else {}
-        )
-        for operation in _expected(probe)
-    }
-    lacking = [name for name, answer in answers.items() if answer.code == NO_METHOD]
-    expect(not lacking, f"unknown here: {', '.join(lacking)}", [*answers.values()][-1])
+    operations = _expected(probe)
+    answers = [await probe.call(one, {} if one == "send" else {"id": new_id()}) for one in operations]
+    known = [answer.code != NO_METHOD for answer in answers]
+    lacking = [method(one, probe.version) for one, good in zip(operations, known, strict=True) if not good]
+    expect(not lacking, f"unknown here: {', '.join(lacking)}", answers[-1])
 
 
 def _expected(probe: InterfaceProbe) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import SplitResult, urlsplit
 
+from msgspec import json
 from msgspec.structs import replace
 
 from trunkline.clock import new_id
@@ -19,7 +20,7 @@ from trunkline.doctor.check import (
     expect_answer,
     expect_refusal,
 )
-from trunkline.doctor.exchange import Undecided, encoded
+from trunkline.doctor.exchange import Undecided
 from trunkline.doctor.json_access import members, objects, text
 from trunkline.doctor.probe import NO_EXTENSION, NO_METHOD, NO_VERSION, NOT_FOUND, InterfaceProbe, ProbeAnswer
 from trunkline.doctor.subject import Subject, is_private, joined, same_origin
@@ -227,7 +228,7 @@ async def absent(probe: InterfaceProbe) -> None:
     Fix: Read a missing A2A-Version as 0.3: serve it, or refuse it with VersionNotSupported (-32009).
     """
     body = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": new_id()}}
-    expect_refusal(await probe.post(encoded(body), version=""), NO_VERSION, NO_METHOD, NOT_FOUND)
+    expect_refusal(await probe.post(json.encode(body), version=""), NO_VERSION, NO_METHOD, NOT_FOUND)
 
 
 @versions.interface("version-mixed-method", ERROR, "§3.6.2, §9.1", bindings=RPC)
@@ -238,7 +239,7 @@ async def mixed(probe: InterfaceProbe) -> None:
     Fix: Answer a method that the asked version does not have with -32601 or -32009.
     """
     body = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": new_id()}}
-    answer = await probe.post(encoded(body))
+    answer = await probe.post(json.encode(body))
     good = answer.refused and answer.code in (NO_METHOD, NO_VERSION, NOT_FOUND)
     expect_answer(good, answer, "tasks/get under A2A-Version: 1.0")
 
@@ -265,8 +266,7 @@ async def unknown_ignored(probe: InterfaceProbe) -> None:
     Fix: Ignore extensions that are not known.
     """
     names = [*probe.subject.extensions(required=True), _UNKNOWN]
-    answer = await _naming(probe, "get", {"id": new_id()}, ", ".join(names))
-    expect_refusal(answer, NOT_FOUND)
+    expect_refusal(await _naming(probe, "get", {"id": new_id()}, ", ".join(names)), NOT_FOUND)
 
 
 async def _naming(probe: InterfaceProbe, operation: str, given: dict[str, object], names: str) -> ProbeAnswer:

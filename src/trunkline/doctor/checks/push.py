@@ -5,8 +5,17 @@ from __future__ import annotations
 from trunkline.clock import new_id
 from trunkline.doctor.check import ERROR, V1, CheckFailed, Family, assume, expect, expect_refusal
 from trunkline.doctor.exchange import NotPossible
-from trunkline.doctor.fixtures import PushProbe
-from trunkline.doctor.json_access import TERMINAL, at, items, members, parsed, protocol_object, text
+from trunkline.doctor.fixtures import NotificationProbe
+from trunkline.doctor.json_access import (
+    TERMINAL,
+    WRAPPERS,
+    at,
+    items,
+    members,
+    parsed,
+    protocol_object,
+    text,
+)
 from trunkline.doctor.probe import (
     BAD_PARAMS,
     INVALID,
@@ -134,9 +143,6 @@ def _config_ids(answer: ProbeAnswer) -> list[str]:
     return [_config_id(one) for one in items(answer.result) or items(at(answer.result, "configs"))]
 
 
-_MEMBERS = ("task", "message", "statusUpdate", "artifactUpdate")
-
-
 @delivery.interface("push-round-trip", ERROR, "§4.3.3, PDL-03, AG-37")
 async def round_trip(probe: InterfaceProbe) -> None:
     """A notification of the end of a task arrives at this machine.
@@ -144,11 +150,10 @@ async def round_trip(probe: InterfaceProbe) -> None:
     Means: Push is declared and nothing arrives; callers fall back to polling, or wait for ever.
     Fix: Look into the agent's log for the delivery: address, token, refused host, swallowed error.
     """
-    pushed = await probe.fixtures.pushed()
-    states = [protocol_object(parsed(one.body)).state for one in pushed.received]
-    expect(states, f"nothing arrived at {pushed.url}", pushed.answer)
-    good = any(state in TERMINAL for state in states)
-    expect(good, f"no notification of an end: {states}", pushed.answer)
+    answer, hook = await probe.fixtures.pushed()
+    states = [protocol_object(parsed(one.body)).state for one in hook.received]
+    expect(states, f"nothing arrived at {hook.url}", answer)
+    expect(any(state in TERMINAL for state in states), f"no notification of an end: {states}", answer)
 
 
 @delivery.interface("push-token", ERROR, "§4.3.3, PDL-02, AG-31")
@@ -158,13 +163,13 @@ async def token(probe: InterfaceProbe) -> None:
     Means: Receivers cannot know that it is their agent who calls, and refuse.
     Fix: Send the config's token as X-A2A-Notification-Token or as a bearer token.
     """
-    pushed = await _pushed(probe)
-    receiver = Receiver(tokens=[pushed.token])
-    for one in pushed.received:
+    answer, hook = await _pushed(probe)
+    receiver = Receiver(tokens=[hook.token])
+    for one in hook.received:
         try:
             receiver.receive(one.headers, one.body)
         except Unauthenticated as error:
-            raise CheckFailed(f"a notification came, but {error}", pushed.answer) from None
+            raise CheckFailed(f"a notification came, but {error}", answer) from None
         except Refused:
             # What is in it is for `push-body` to say.
             continue
@@ -177,24 +182,21 @@ async def body(probe: InterfaceProbe) -> None:
     Means: Receivers cannot read what they are told.
     Fix: Post one of task, message, statusUpdate and artifactUpdate in 1.0; an object with kind in 0.3.
     """
-    pushed = await _pushed(probe)
-    for one in pushed.received:
+    answer, hook = await _pushed(probe)
+    for one in hook.received:
         found = members(parsed(one.body))
-        if probe.is_v1:
-            good = len([name for name in _MEMBERS if name in found]) == 1
-        else:
-            good = bool(text(found.get("kind")))
-        expect(good, f"the body has {', '.join(found) or 'no members'}", pushed.answer)
+        good = len(found.keys() & WRAPPERS) == 1 if probe.is_v1 else text(found.get("kind"))
+        expect(good, f"the body has {', '.join(found) or 'no members'}", answer)
 
 
-async def _pushed(probe: InterfaceProbe) -> PushProbe:
+async def _pushed(probe: InterfaceProbe) -> tuple[ProbeAnswer, NotificationProbe]:
     """The notifications of a task, at least one.
 
     Raises:
         NotPossible: none came.
     """
     pushed = await probe.fixtures.pushed()
-    assume(pushed.received, "nothing arrived; see push-round-trip")
+    assume(pushed[1].received, "nothing arrived; see push-round-trip")
     return pushed
 
 

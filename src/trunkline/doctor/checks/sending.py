@@ -43,10 +43,8 @@ async def waits(probe: InterfaceProbe) -> None:
     Means: Clients of 1.0 take the answer of a plain send for the result, and get none.
     Fix: Wait for the end of the task, or until its caller is needed, unless returnImmediately is true.
     """
-    fixtures = probe.fixtures
-    task, answer = await fixtures.task(), await fixtures.first()
-    state = state_of(task)
-    expect(state in AT_REST, f"the answer came in state {state!r}", answer)
+    state = state_of(await probe.fixtures.task())
+    expect(state in AT_REST, f"the answer came in state {state!r}", await probe.fixtures.first())
 
 
 @sending.interface("send-return-immediately", ERROR, "§3.2.2, SND-05, AG-04", first=True)
@@ -67,10 +65,8 @@ async def unknown_task(probe: InterfaceProbe) -> None:
     Means: An answer to a task that is gone silently starts other work.
     Fix: Answer a message with a taskId that nobody knows with TaskNotFound (-32001).
     """
-    fixtures = probe.fixtures
-    await fixtures.sent()
-    answer = await fixtures.send(fixtures.message(taskId=new_id()))
-    expect_refusal(answer, NOT_FOUND)
+    await probe.fixtures.sent()
+    expect_refusal(await probe.fixtures.send({"taskId": new_id()}), NOT_FOUND)
 
 
 @sending.interface("send-to-ended-task", ERROR, "§3.1.1, SND-08, AG-19", first=True)
@@ -80,11 +76,9 @@ async def to_ended(probe: InterfaceProbe) -> None:
     Means: A task that has ended changes after callers have read its result.
     Fix: Refuse messages to ended tasks: UnsupportedOperation (-32004) in 1.0, an error in 0.3.
     """
-    fixtures = probe.fixtures
-    task = await fixtures.ended()
-    answer = await fixtures.send(fixtures.message(taskId=task["id"], contextId=task.get("contextId", "")))
-    good = answer.is_code(UNSUPPORTED) if probe.is_v1 else answer.refused
-    expect_answer(good, answer)
+    task = await probe.fixtures.ended()
+    answer = await probe.fixtures.send({"taskId": task["id"], "contextId": task.get("contextId", "")})
+    expect_answer(answer.is_code(UNSUPPORTED) if probe.is_v1 else answer.refused, answer)
 
 
 @sending.interface("send-context-made", ERROR, "§3.4.1, SND-12, AG-17")
@@ -106,10 +100,9 @@ async def context_kept(probe: InterfaceProbe) -> None:
     Means: Each message of a conversation starts another one.
     Fix: Keep the contextId of the message as it came, or refuse the request.
     """
-    fixtures = probe.fixtures
-    race = await fixtures.race()
-    back = text(race.sent.task.get("contextId"))
-    expect(back == fixtures.context_id, f"sent {fixtures.context_id!r}, got {back!r}", race.sent)
+    sent, given = (await probe.fixtures.race()).sent, probe.fixtures.context_id
+    back = text(sent.task.get("contextId"))
+    expect(back == given, f"sent {given!r}, got {back!r}", sent)
 
 
 @sending.interface("send-message-task-exists", ERROR, "§4.1.4, SND-01", first=True)
@@ -133,8 +126,7 @@ async def distinct(probe: InterfaceProbe) -> None:
     Means: Work of several callers runs into one.
     Fix: Give each new task an id of its own.
     """
-    fixtures = probe.fixtures
-    task, sent = await fixtures.task(), (await fixtures.race()).sent
+    task, sent = await probe.fixtures.task(), (await probe.fixtures.race()).sent
     expect(task["id"] != sent.task.get("id"), f"both are {task['id']!r}", sent)
 
 
@@ -145,10 +137,9 @@ async def again(probe: InterfaceProbe) -> None:
     Means: A caller that lost an answer and sends again has its work done twice, or is refused.
     Fix: Know a message by its messageId, and answer it again with the task that it made.
     """
-    fixtures = probe.fixtures
-    await fixtures.task()
-    message = fixtures.message()
-    first, second = await fixtures.send(message), await fixtures.send(message)
+    await probe.fixtures.task()
+    message = {"messageId": new_id()}
+    first, second = [await probe.fixtures.send(message) for _ in range(2)]
     expect(not second.refused, f"the second time: {second.summary()}", first, second)
     same = first.task.get("id") == second.task.get("id")
     assume(IDEMPOTENT_SEND in probe.subject.extensions() or same, "two tasks; the card does not promise one")
@@ -186,11 +177,10 @@ async def question(probe: InterfaceProbe) -> None:
     Means: An answer to the agent's question starts another task, and the one that asked waits for ever.
     Fix: Take a message with the taskId of a task in input-required as its answer.
     """
-    fixtures = probe.fixtures
-    task = await fixtures.task()
+    task = await probe.fixtures.task()
     asks = state_of(task) == "input-required"
     assume(asks, "the agent asked nothing; give --text something that makes it ask")
-    answer = await fixtures.send(fixtures.message(taskId=task["id"]))
+    answer = await probe.fixtures.send({"taskId": task["id"]})
     expect_answer(not answer.refused, answer)
     back = answer.task.get("id")
     expect(back == task["id"], f"the answer to {task['id']!r} went to {back!r}", answer)
@@ -203,12 +193,10 @@ async def other_context(probe: InterfaceProbe) -> None:
     Means: Messages of one conversation get into another.
     Fix: Refuse a message whose contextId is not that of its task.
     """
-    fixtures = probe.fixtures
-    race = await fixtures.race()
-    task = race.end.task
+    task = (await probe.fixtures.race()).end.task
     if not task:
         raise Undecided("there is no task to name")
-    answer = await fixtures.send(fixtures.message(taskId=task["id"], contextId="another-context"))
+    answer = await probe.fixtures.send({"taskId": task["id"], "contextId": "another-context"})
     expect_answer(answer.refused, answer)
 
 
@@ -219,10 +207,8 @@ async def bad_message(probe: InterfaceProbe) -> None:
     Means: Messages that are none start work; nobody learns of the mistake.
     Fix: Refuse a message without messageId, role or parts with invalid params (-32602), naming the member.
     """
-    fixtures = probe.fixtures
     for name in ("messageId", "role", "parts"):
-        message = {key: value for key, value in fixtures.message().items() if key != name}
-        answer = await fixtures.send_malformed(message)
+        answer = await probe.fixtures.send_malformed({name: None})
         good = answer.is_code(BAD_PARAMS) or answer.is_code(INVALID)
         expect(good, f"without {name}: {answer.summary()}", answer)
 
@@ -234,8 +220,7 @@ async def empty_parts(probe: InterfaceProbe) -> None:
     Means: Empty messages start work.
     Fix: Refuse a message whose parts are empty with invalid params (-32602).
     """
-    fixtures = probe.fixtures
-    expect_refusal(await fixtures.send_malformed(fixtures.message(parts=[])), BAD_PARAMS, INVALID)
+    expect_refusal(await probe.fixtures.send_malformed({"parts": []}), BAD_PARAMS, INVALID)
 
 
 @messages.interface("send-part-without-content", ERROR, "§4.1.6, SND-22", versions=V1, first=True)
@@ -245,8 +230,7 @@ async def part_without_content(probe: InterfaceProbe) -> None:
     Means: A caller's mistake, such as a wrong member name, is taken for an empty text.
     Fix: Refuse a part with none of text, raw, url and data with invalid params (-32602).
     """
-    fixtures = probe.fixtures
-    answer = await fixtures.send_malformed(fixtures.message(parts=[{"mediaType": "text/plain"}]))
+    answer = await probe.fixtures.send_malformed({"parts": [{"mediaType": "text/plain"}]})
     expect_refusal(answer, BAD_PARAMS, INVALID)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from trunkline.doctor.check import ERROR, RPC, V1, Family, expect
 from trunkline.doctor.exchange import ProbeExchange, Undecided
 from trunkline.doctor.json_access import (
+    KINDS,
     ProtocolObject,
     at,
     is_wrapped,
@@ -23,7 +24,6 @@ from trunkline.wire.types import STATES
 
 shapes = Family("shapes", late=True)
 
-_TYPED = frozenset(("task", "message", "status-update", "artifact-update"))
 # Not sets: what an agent sends here need not be hashable.
 _STATES_V1 = tuple(state.value for state in STATES)
 _STATES_V03 = (*map(plain_state, STATES), "unknown")
@@ -74,7 +74,7 @@ async def kind(probe: InterfaceProbe) -> None:
                 expect(name not in found.value, f"{found.path} has {name} in 1.0", exchange)
         elif found.kind == "part":
             expect(said in ("text", "file", "data"), f"{found.path} has kind {said!r}", exchange)
-        elif found.kind in _TYPED:
+        elif found.kind in KINDS:
             expect(said == found.kind, f"{found.path} has kind {said!r}, not {found.kind!r}", exchange)
 
 
@@ -145,8 +145,7 @@ async def timestamps(probe: InterfaceProbe) -> None:
     """
     for found, exchange in _objects(probe, "status"):
         said = found.value.get("timestamp")
-        good = said is None or _TIME.fullmatch(text(said))
-        expect(good, f"{found.path}.timestamp is {said!r}", exchange)
+        expect(said is None or _TIME.fullmatch(text(said)), f"{found.path}.timestamp is {said!r}", exchange)
 
 
 @shapes.interface("wire-required-members", ERROR, "§5.7, DAT-04")

@@ -57,9 +57,8 @@ async def undeclared(probe: InterfaceProbe) -> None:
     Fix: Declare capabilities.streaming, or refuse with UnsupportedOperation (-32004).
     """
     assume(not probe.subject.flag("streaming"), "the card declares streaming")
-    stream = await probe.follow("subscribe", {"id": new_id()}, timeout_s=probe.client.timeout_s)
-    good = stream.is_code(UNSUPPORTED) if probe.is_v1 else stream.refused
-    expect_answer(good, stream)
+    stream = await probe.follow("subscribe", {"id": new_id()})
+    expect_answer(stream.is_code(UNSUPPORTED) if probe.is_v1 else stream.refused, stream)
 
 
 @streaming.interface("stream-first-frame", ERROR, "§3.1.2, STR-01, AG-44")
@@ -106,8 +105,7 @@ async def names_task(probe: InterfaceProbe) -> None:
         for frame in stream.frames
         if frame.object.kind not in ("", "message")
     }
-    good = len(found) <= 1 and all(all(pair) for pair in found)
-    expect(good, f"the frames name {sorted(found)}", stream)
+    expect(len(found) <= 1 and all(all(pair) for pair in found), f"the frames name {sorted(found)}", stream)
 
 
 @streaming.interface("stream-closes", ERROR, "§3.1.2, STR-03, AG-47")
@@ -148,8 +146,7 @@ async def final_flag(probe: InterfaceProbe) -> None:
     updates = [frame.object.value for frame in stream.frames if frame.object.kind == "status-update"]
     flags = [update.get("final") for update in updates]
     assume(flags, "there was no status-update")
-    good = flags[-1] is True and not any(flags[:-1])
-    expect(good, f"the flags were {flags}", stream)
+    expect(flags[-1] is True and not any(flags[:-1]), f"the flags were {flags}", stream)
 
 
 @streaming.interface("stream-equals-task", ERROR, "§4.2.2, STR-08, AG-46")
@@ -190,8 +187,7 @@ async def survives(probe: InterfaceProbe) -> None:
     """
     stream = await probe.fixtures.dropped()
     state = state_of(await probe.fixtures.settled(stream.task_id))
-    good = state in AT_REST and state != "canceled"
-    expect(good, f"the task is {state or 'not to be read'}", stream)
+    expect(state in AT_REST and state != "canceled", f"the task is {state or 'not to be read'}", stream)
 
 
 @subscribing.interface("subscribe-unknown-task", ERROR, "§3.1.6, SUB-04, AG-52")
@@ -213,8 +209,7 @@ async def subscribe_ended(probe: InterfaceProbe) -> None:
     Fix: Refuse with UnsupportedOperation (-32004) in 1.0; in 0.3 send the end again and close, or refuse.
     """
     stream = await probe.fixtures.followed_ended()
-    good = stream.refused or (stream.exchange.closed and not probe.is_v1)
-    expect_answer(good, stream)
+    expect_answer(stream.refused or (stream.exchange.closed and not probe.is_v1), stream)
 
 
 @subscribing.interface("subscribe-refusal-codes", WARNING, "§3.1.6, SUB-03, SUB-04, AG-52")
@@ -275,11 +270,7 @@ async def resume(probe: InterfaceProbe) -> None:
     ids = [frame.id for frame in stream.frames if frame.id]
     assume(len(set(ids)) >= 2 and stream.task_id, "the frames have no ids")
     again = await probe.follow(
-        "subscribe",
-        {"id": stream.task_id},
-        timeout_s=probe.client.timeout_s,
-        after=ids[0],
-        enough=lambda frame: bool(frame.id),
+        "subscribe", {"id": stream.task_id}, after=ids[0], enough=lambda frame: bool(frame.id)
     )
     streams = again.exchange.media_type == EVENTS and not again.refused
     assume(streams, f"the task has ended: {again.summary()}")
