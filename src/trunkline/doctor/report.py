@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
@@ -39,33 +40,35 @@ def as_json(report: DoctorReport) -> bytes:
 def as_junit(report: DoctorReport) -> bytes:
     """JUnit XML: a suite per family, a case per check and interface."""
     suites = Element("testsuites", name="trunkline doctor", time=f"{report.took_s:.3f}")
-    families: dict[str, Element] = {}
-    for one in report.findings:
-        suite = families.get(one.family)
-        if suite is None:
-            suite = families[one.family] = SubElement(suites, "testsuite", name=one.family)
-        case = SubElement(suite, "testcase", classname=f"doctor.{one.family}", name=_title(one))
-        if one.outcome is CheckOutcome.FAILED and one.severity is Severity.ERROR:
-            SubElement(case, "failure", message=_clean(one.seen), type=one.severity.value).text = _clean(
-                _body(one)
-            )
-        elif one.outcome is CheckOutcome.FAILED:
-            SubElement(case, "system-out").text = _clean(f"{one.severity.value}: {one.seen}\n{_body(one)}")
-        elif one.outcome is not CheckOutcome.PASSED:
-            SubElement(case, "skipped", message=_clean(one.seen))
-    for suite in families.values():
-        suite.set("tests", str(len(suite.findall("testcase"))))
-        suite.set("failures", str(len(suite.findall("testcase/failure"))))
-        suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
+    for family, findings in groupby(report.findings, key=lambda one: one.family):
+        suite = SubElement(suites, "testsuite", name=family)
+        for one in findings:
+            _add_case(suite, one)
+        for name, path in (("tests", ""), ("failures", "/failure"), ("skipped", "/skipped")):
+            suite.set(name, str(len(suite.findall(f"testcase{path}"))))
     indent(suites)
     return tostring(suites, encoding="utf-8", xml_declaration=True)
+
+
+def _add_case(suite: Element, one: Finding) -> None:
+    case = SubElement(suite, "testcase", classname=f"doctor.{one.family}", name=_title(one))
+    shown = [f"means: {one.means}", f"fix: {one.fix}", f"reference: {one.reference}"]
+    shown += [f"{each.request}\n{each.response}" for each in one.evidence]
+    if one.outcome is CheckOutcome.FAILED and one.severity is Severity.ERROR:
+        failure = SubElement(case, "failure", message=_clean(one.seen), type=one.severity.value)
+        failure.text = _clean("\n".join(shown))
+    elif one.outcome is CheckOutcome.FAILED:
+        said = [f"{one.severity.value}: {one.seen}", *shown]
+        SubElement(case, "system-out").text = _clean("\n".join(said))
+    elif one.outcome is not CheckOutcome.PASSED:
+        SubElement(case, "skipped", message=_clean(one.seen))
 
 
 def show(report: DoctorReport, console: Console) -> None:
     """Print it: a table on a terminal, plain lines in a pipe."""
     bad = sorted(report.failed(), key=lambda one: list(Severity).index(one.severity))
     unknown = [one for one in report.findings if one.outcome is CheckOutcome.UNKNOWN]
-    if console.is_terminal:
+    if console.is_terminal and bad:
         _table(bad, console)
     else:
         for one in bad:
@@ -89,8 +92,6 @@ def show_checks(checks: list[Check], console: Console) -> None:
 
 
 def _table(bad: list[Finding], console: Console) -> None:
-    if not bad:
-        return
     table = Table(show_edge=False, pad_edge=False)
     for name in ("severity", "check", "where", "seen"):
         table.add_column(name, overflow="fold")
@@ -111,8 +112,8 @@ def _explain(alike: list[Finding], console: Console) -> None:
     for label, text in (("seen", first.seen), ("means", first.means), ("fix", first.fix)):
         console.print(_plain(f"  {label}: {text}"))
     for each in first.evidence:
-        console.print(_plain(_indented("  > ", each.request)))
-        console.print(_plain(_indented("  < ", each.response)))
+        for mark, text in (("  > ", each.request), ("  < ", each.response)):
+            console.print(_plain("\n".join(mark + line for line in text.splitlines())))
 
 
 def _summary(report: DoctorReport) -> Iterator[str]:
@@ -144,16 +145,6 @@ def _counted(report: DoctorReport) -> dict[str, int]:
 
 def _title(one: Finding) -> str:
     return f"{one.check} [{one.where}]" if one.where else one.check
-
-
-def _body(one: Finding) -> str:
-    shown = [f"means: {one.means}", f"fix: {one.fix}", f"reference: {one.reference}"]
-    shown += [f"{each.request}\n{each.response}" for each in one.evidence]
-    return "\n".join(shown)
-
-
-def _indented(mark: str, text: str) -> str:
-    return "\n".join(f"{mark}{line}" for line in text.splitlines())
 
 
 def _plain(text: str) -> Text:

@@ -94,7 +94,8 @@ def _report(subject: Subject, findings: list[Finding], left: int, took_s: float)
     if not subject.card:
         tried = next(iter(subject.cards.values()), None)
         nothing = f"no card at {subject.url}: {'nobody answered' if tried is None else tried.summary()}"
-    unanswered = {one.where for one in findings if one.check == _ANSWERS.name and _is_unknown(one)}
+    unknown = (one for one in findings if one.outcome is CheckOutcome.UNKNOWN)
+    unanswered = {one.where for one in unknown if one.check == _ANSWERS.name}
     return DoctorReport(
         url=subject.url,
         agent=text(subject.card.get("name")),
@@ -124,7 +125,7 @@ async def _findings(subject: Subject) -> list[Finding]:
     checks = chosen(subject.options)
     if not await subject.discover():
         missing = [check for check in checks if check.name in ("card-found", "card-legacy-path")]
-        return [await _run(check, subject, None) for check in missing]
+        return [await _run(check, subject, None, {}) for check in missing]
     await subject.choose_interfaces()
     closed = await _closed_interfaces(subject)
     work = [(check, probe) for check in checks for probe in _probes(check, subject)]
@@ -155,7 +156,7 @@ async def _closed_interfaces(subject: Subject) -> dict[str, Finding]:
     closed: dict[str, Finding] = {}
     for check in (_ANSWERS, _SPEAKS):
         probes = [probe for probe in subject.probes if probe.name not in closed]
-        found = await asyncio.gather(*(_run(check, subject, probe) for probe in probes))
+        found = await asyncio.gather(*(_run(check, subject, probe, closed) for probe in probes))
         closed |= {one.where: one for one in found if one.outcome is not CheckOutcome.PASSED}
     return closed
 
@@ -163,18 +164,7 @@ async def _closed_interfaces(subject: Subject) -> dict[str, Finding]:
 async def _run_all(
     batch: list[_Work], subject: Subject, closed: dict[str, Finding], reserve_s: float
 ) -> list[Finding]:
-    findings: list[Finding] = []
-    work: list[_Work] = []
-    for check, probe in batch:
-        why = None if probe is None else closed.get(probe.name)
-        if why is None or (check.family == _WITHOUT_CREDENTIALS and _is_unknown(why)):
-            work.append((check, probe))
-        elif check.name == why.check:
-            findings.append(why)
-        else:
-            unseen = NotPossible(f"nothing is examined there; see {why.check}")
-            findings.append(_finding(check, probe, subject, unseen))
-    tasks = [asyncio.create_task(_run(check, subject, probe)) for check, probe in work]
+    tasks = [asyncio.create_task(_run(check, subject, probe, closed)) for check, probe in batch]
     limit_s = subject.client.deadline - asyncio.get_running_loop().time() - reserve_s
     try:
         if tasks:
@@ -184,14 +174,23 @@ async def _run_all(
             task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     late = Undecided(f"there was no time left: the whole examination has {subject.options.timeout_s:g} s")
-    return findings + [
+    return [
         _finding(check, probe, subject, late) if task.cancelled() else task.result()
-        for (check, probe), task in zip(work, tasks, strict=True)
+        for (check, probe), task in zip(batch, tasks, strict=True)
     ]
 
 
-async def _run(check: Check, subject: Subject, probe: InterfaceProbe | None) -> Finding:
+async def _run(
+    check: Check, subject: Subject, probe: InterfaceProbe | None, closed: dict[str, Finding]
+) -> Finding:
+    """The finding of a check; at a closed interface it is not done."""
+    why = None if probe is None else closed.get(probe.name)
+    if why is not None and check.name == why.check:
+        return why
     try:
+        if why is not None:
+            without = check.family == _WITHOUT_CREDENTIALS and why.outcome is CheckOutcome.UNKNOWN
+            assume(without, f"nothing is examined there; see {why.check}")
         assume(not check.needs or subject.flag(check.needs), f"the card does not declare {check.needs}")
         await check.run(probe or subject)
     except (CheckFailed, NotPossible) as end:
@@ -219,10 +218,6 @@ def _finding(
         shown = (subject.card_exchange,)
     evidence = tuple(map(subject.client.evidence, shown))
     return replace(found, means=check.means, fix=check.fix, evidence=evidence)
-
-
-def _is_unknown(finding: Finding) -> bool:
-    return finding.outcome is CheckOutcome.UNKNOWN
 
 
 async def _end_tasks(subject: Subject) -> int:

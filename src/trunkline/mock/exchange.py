@@ -117,8 +117,8 @@ class MockExchange:
             self._call(CLOSE)
 
     async def _deliver_whole(self, answer: MockAnswer, faults: dict[str, MockFault]) -> None:
-        if (stall := faults.get("stall")) and not await self.wait(stall.seconds):
-            return
+        if (stall := faults.get("stall")) is not None:
+            await self.while_connected(_pause(stall.seconds))
         body, headers = answer.body, list(answer.headers)
         if "garbage" in faults:
             body = b'{"jsonrpc": "2.0", "result": <<< this is no JSON >>>'
@@ -161,15 +161,6 @@ class MockExchange:
         for start in range(0, len(body), step):
             await asyncio.sleep(fault.seconds or 0)
             await self.write(body[start : start + step])
-
-    async def wait(self, seconds: float | None) -> bool:
-        """Wait so long, or for ever; false if the caller left meanwhile."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self.disconnected()
-        except TimeoutError:
-            return True
-        return False
 
 
 class _StreamWriter:
@@ -229,7 +220,7 @@ class _StreamWriter:
 
     async def _stall(self) -> None:
         if (stall := self._at.pop(("stall", self._sent), None)) is not None:
-            await asyncio.sleep(stall.seconds) if stall.seconds is not None else await asyncio.Future[None]()
+            await _pause(stall.seconds)
 
     async def _one(self, frame: bytes) -> bool:
         """Send one frame; true if the connection breaks off amid it."""
@@ -262,6 +253,11 @@ class _StreamWriter:
             return data
         mode = zlib.Z_SYNC_FLUSH if more else zlib.Z_FINISH
         return self._compressor.compress(data) + self._compressor.flush(mode)
+
+
+async def _pause(seconds: float | None) -> None:
+    """Wait so long, or for ever."""
+    await (asyncio.Future[None]() if seconds is None else asyncio.sleep(seconds))
 
 
 def refusal(fault: MockFault) -> MockAnswer:
