@@ -19,6 +19,8 @@ from trunkline.errors import TooLarge, TrunklineError, Unreachable
 from trunkline.net.http import HttpClient, HttpRequest, HttpResponse
 from trunkline.wire import sse
 
+# Whether a stream need not be read beyond this event.
+Enough = Callable[[sse.SseEvent], bool]
 AT_ONCE = 8
 EVENTS = "text/event-stream"
 _LIMIT = 8 * 1024 * 1024
@@ -101,7 +103,7 @@ class ProbeClient:
         request: HttpRequest,
         label: str = "",
         timeout_s: float | None = None,
-        enough: Callable[[sse.SseEvent], bool] | None = None,
+        enough: Enough | None = None,
     ) -> ProbeExchange:
         """Send a request, and read the answer whole; a stream, if asked for, until an event is enough."""
         exchange = ProbeExchange(request=request, label=label, events=[])
@@ -128,7 +130,7 @@ class ProbeClient:
                 exchange.trouble = f"the connection failed: {error}"
         return exchange
 
-    async def _read(self, exchange: ProbeExchange, enough: Callable[[sse.SseEvent], bool] | None) -> None:
+    async def _read(self, exchange: ProbeExchange, enough: Enough | None) -> None:
         try:
             response = await self._http_client.open(exchange.request)
         except Unreachable as error:
@@ -173,9 +175,7 @@ class ProbeClient:
         return text
 
 
-async def _read_events(
-    exchange: ProbeExchange, response: HttpResponse, enough: Callable[[sse.SseEvent], bool]
-) -> None:
+async def _read_events(exchange: ProbeExchange, response: HttpResponse, enough: Enough) -> None:
     parser = sse.SseParser(limit=_LIMIT)
     size = 0
     async for chunk in response.chunks():

@@ -221,13 +221,7 @@ class InterfaceProbe:
         return (*found.items(), *(self.subject.credentials if self._trusted else ()))
 
     def request(
-        self,
-        operation: str,
-        given: dict[str, Any],
-        *,
-        version: str | None = None,
-        request_id: object = None,
-        headers: Headers = (),
+        self, operation: str, given: dict[str, Any], *, version: str | None = None, headers: Headers = ()
     ) -> HttpRequest:
         """The request of an operation. Parameters are as in 1.0."""
         if self.interface.tenant:
@@ -236,7 +230,7 @@ class InterfaceProbe:
         if self.is_rpc:
             body = {
                 "jsonrpc": "2.0",
-                "id": request_id if request_id is not None else f"doctor-{random_bits(48):012x}",
+                "id": f"doctor-{random_bits(48):012x}",
                 "method": method(operation, self.version),
                 "params": params(operation, given, self.version),
             }
@@ -251,34 +245,17 @@ class InterfaceProbe:
         return HttpRequest("POST", self.url, self.headers(_JSON, *headers, version=version), body)
 
     async def call(
-        self,
-        operation: str,
-        given: dict[str, Any],
-        *,
-        timeout_s: float | None = None,
-        version: str | None = None,
-        request_id: object = None,
-        malformed: bool = False,
+        self, operation: str, given: dict[str, Any], timeout_s: float | None = None
     ) -> ProbeAnswer:
-        """Do an operation. The answer to a malformed request says nothing about the shape of answers."""
-        request = self.request(operation, given, version=version, request_id=request_id)
-        exchange = await self.client.fetch(request, operation, timeout_s)
-        # Only after the wait: other checks receive objects over this interface meanwhile.
-        before = len(self.received)
-        answer = self._read(exchange)
-        found = answer.object
+        """Do an operation."""
+        answer = await self.ask(self.request(operation, given), operation, timeout_s)
         if operation in ("send", "get", "cancel"):
-            self.subject.record_task(self, found, new=operation == "send")
-        if malformed:
-            # Nor does the task that came of it say anything, wherever it comes up again.
-            del self.received[before:]
-            if found.kind:
-                self.subject.malformed_tasks.add(text(found.value.get("id")))
+            self.subject.record_task(self, answer.object, new=operation == "send")
         return answer
 
-    async def get_unknown(self, *, version: str | None = None, request_id: object = None) -> ProbeAnswer:
+    async def get_unknown(self, version: str | None = None) -> ProbeAnswer:
         """Read a task that never was, which reaches the agent and changes nothing there."""
-        return await self.call("get", {"id": new_id()}, version=version, request_id=request_id)
+        return await self.ask(self.request("get", {"id": new_id()}, version=version), "get")
 
     async def ask(self, request: HttpRequest, label: str = "", timeout_s: float | None = None) -> ProbeAnswer:
         """Send a request as it is, and read the answer."""
@@ -294,11 +271,10 @@ class InterfaceProbe:
         given: dict[str, Any],
         *,
         timeout_s: float | None = None,
-        after: str = "",
+        headers: Headers = (),
         enough: Callable[[ProbeFrame], bool] | None = None,
     ) -> ProbeAnswer:
         """Do an operation that streams, to its end or until a frame is enough."""
-        headers = (("Last-Event-ID", after),) if after else ()
         request = self.request(operation, given, headers=headers)
 
         def stop(event: sse.SseEvent) -> bool:

@@ -224,11 +224,11 @@ async def _end_tasks(subject: Subject) -> int:
     """Cancel what the examination began and is still running; gives how many tasks could not be ended."""
 
     async def end(task_id: str, probe: InterfaceProbe) -> bool:
-        answer = await probe.call("cancel", {"id": task_id}, timeout_s=_CLEANUP_S)
+        answer = await probe.call("cancel", {"id": task_id}, _CLEANUP_S)
         if not answer.refused and answer.result is not None:
             return True
         # It may have ended by itself; the read records its state.
-        after = await probe.call("get", {"id": task_id}, timeout_s=_CLEANUP_S)
+        after = await probe.call("get", {"id": task_id}, _CLEANUP_S)
         return subject.tasks[task_id].state in TERMINAL or not after.task
 
     running = [(task_id, made.probe) for task_id, made in subject.tasks.items() if made.state not in TERMINAL]

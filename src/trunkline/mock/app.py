@@ -17,7 +17,7 @@ from trunkline import errors
 from trunkline.client.result import text_of
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.mock.exchange import MockAnswer, MockExchange, MockStream, refusal, serve_lifespan
-from trunkline.mock.faults import REFUSALS, FaultSchedule, MockFault
+from trunkline.mock.faults import REFUSALS, Faults, FaultSchedule
 from trunkline.mock.playback import Playback
 from trunkline.mock.quirks import Quirks
 from trunkline.mock.request import MockRequest, read_rest, read_rpc
@@ -129,7 +129,7 @@ class ReceivedRequest(Struct, frozen=True):
     headers: dict[str, str]
     message: Message | None = None
     rule: str = ""
-    faults: tuple[MockFault, ...] = ()
+    faults: Faults = ()
 
     def __repr__(self) -> str:
         # Headers stay unsaid: one of them may be a credential.
@@ -211,7 +211,7 @@ class Mock:
             body = msgspec.json.encode(self._card(exchange, faults))
             await exchange.deliver(MockAnswer(body), faults)
 
-    def _card(self, exchange: MockExchange, faults: tuple[MockFault, ...]) -> Metadata:
+    def _card(self, exchange: MockExchange, faults: Faults) -> Metadata:
         deduplicates = self.scenario.deduplicates
         document = card_document(self._persona, self._quirks, exchange.base, deduplicates=deduplicates)
         for fault in faults:
@@ -245,9 +245,7 @@ class Mock:
         late = next((fault for fault in faults if fault.do in REFUSALS and fault.worked), None)
         await exchange.deliver(answer if late is None else refusal(late), faults)
 
-    async def _is_refused(
-        self, exchange: MockExchange, faults: tuple[MockFault, ...], request: MockRequest | None
-    ) -> bool:
+    async def _is_refused(self, exchange: MockExchange, faults: Faults, request: MockRequest | None) -> bool:
         """Answer now, if a fault says so before anything is done."""
         for fault in faults:
             if fault.do == "drop":
@@ -262,11 +260,7 @@ class Mock:
         return False
 
     async def _answer(
-        self,
-        exchange: MockExchange,
-        request: MockRequest,
-        plan: PlannedReply | None,
-        faults: tuple[MockFault, ...],
+        self, exchange: MockExchange, request: MockRequest, plan: PlannedReply | None, faults: Faults
     ) -> MockAnswer | MockStream:
         state = self._state
         try:

@@ -76,6 +76,9 @@ class MockFault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return operation in STREAMS if self.do in _STREAM_FAULTS else operation != "card"
 
 
+Faults = tuple[MockFault, ...]
+
+
 class FaultTarget(TypedDict, total=False):
     """The requests that a fault strikes."""
 
@@ -93,7 +96,7 @@ class FaultSchedule:
         self._counts = [0] * len(faults)
         self._random = random.Random(seed)
 
-    def due(self, operation: str, path: str) -> tuple[MockFault, ...]:
+    def due(self, operation: str, path: str) -> Faults:
         """The faults that strike this request; counts it."""
         found: list[MockFault] = []
         for index, fault in enumerate(self._faults):

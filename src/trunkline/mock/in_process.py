@@ -155,14 +155,10 @@ def scenario_of(script: Script) -> Scenario:
         return script
     if isinstance(script, Reply):
         return Scenario(rules=(Rule(reply=script),))
-    if isinstance(script, Path):
-        return _only(load_scenarios(script))
-    if isinstance(script, str):
-        return _only(read_scenarios(script) if "\n" in script or ":" in script else load_scenarios(script))
-    return Scenario(rules=tuple(script))
-
-
-def _only(scenarios: tuple[Scenario, ...]) -> Scenario:
+    if not isinstance(script, Path | str):
+        return Scenario(rules=tuple(script))
+    is_yaml = isinstance(script, str) and ("\n" in script or ":" in script)
+    scenarios = read_scenarios(str(script)) if is_yaml else load_scenarios(script)
     if len(scenarios) != 1:
         names = ", ".join(scenario.name for scenario in scenarios)
         raise Misuse(f"the file holds several agents ({names}); read it with load_scenarios and take one")
@@ -176,7 +172,8 @@ def connect(target: Target, **options: Unpack[ClientOptions]) -> SyncClient:
     """A client to whatever stands for an agent; a text that begins with http is the URL of one elsewhere."""
     if isinstance(target, str) and target.startswith(("http://", "https://")):
         return SyncClient(target, **options)
-    if isinstance(target, InProcessMock | InProcessAgent):
-        return target.sync_client(**options)
-    made = InProcessAgent(target) if isinstance(target, Agent) else InProcessMock(target)
-    return made.sync_client(**options)
+    if isinstance(target, Agent):
+        target = InProcessAgent(target)
+    elif not isinstance(target, InProcessMock | InProcessAgent):
+        target = InProcessMock(target)
+    return target.sync_client(**options)

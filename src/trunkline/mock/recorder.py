@@ -72,12 +72,8 @@ class Recorder:
             return
         body = await exchange.body()
         query = f"?{exchange.query_string}" if exchange.query_string else ""
-        forwarded = HttpRequest(
-            exchange.method,
-            f"{self._origin}{exchange.raw_path}{query}",
-            tuple((name, value) for name, value in exchange.headers.items() if name not in _HOP_HEADERS),
-            body or None,
-        )
+        url = f"{self._origin}{exchange.raw_path}{query}"
+        forwarded = HttpRequest(exchange.method, url, _end_to_end(exchange.headers), body or None)
         recorder = _ExchangeRecorder.of(self.recording, exchange, body)
         try:
             response = await self._http_client.open(forwarded)
@@ -107,18 +103,14 @@ class Recorder:
         # Callers go where the card says, and must come through this proxy.
         proxy = msgspec.json.encode(exchange.base)[1:-1]
         raw = raw.replace(msgspec.json.encode(self._origin)[1:-1], proxy)
-        kept = response.headers.get("cache-control")
-        headers = () if kept is None else (("cache-control", kept),)
+        headers = tuple(one for one in response.headers.items() if one[0] == "cache-control")
         media_type = response.headers.get("content-type", "application/json")
         await exchange.deliver(MockAnswer(raw, response.status, media_type, headers), ())
 
     async def _forward_response(
         self, exchange: MockExchange, response: HttpResponse, recorder: _ExchangeRecorder | None
     ) -> None:
-        headers: Headers = tuple(
-            (name, value) for name, value in response.headers.items() if name not in _HOP_HEADERS
-        )
-        await exchange.begin(response.status, headers)
+        await exchange.begin(response.status, _end_to_end(response.headers))
         pieces: list[bytes] = []
         streams = response.headers.get("content-type", "").startswith(EVENTS)
         try:
@@ -136,6 +128,10 @@ class Recorder:
             if recorder is not None:
                 recorder.end(response, None if streams else b"".join(pieces))
         await exchange.write(b"", more=False)
+
+
+def _end_to_end(headers: dict[str, str]) -> Headers:
+    return tuple((name, value) for name, value in headers.items() if name not in _HOP_HEADERS)
 
 
 class _ExchangeRecorder(Struct):

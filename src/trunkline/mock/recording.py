@@ -202,9 +202,7 @@ class Recording:
 def _persona(card: PeerCard) -> Persona:
     """The agent as its card describes it, without its authentication: a replay asks for none."""
     majors = {one.version.split(".")[0] for one in card.interfaces}
-    versions: list[Version] = [known for known in _VERSIONS if known.split(".")[0] in majors]
-    listed = {one.binding for one in card.interfaces}
-    bindings: list[Binding] = [known for known in _BINDINGS if known in listed]
+    bindings = {one.binding for one in card.interfaces}
     return Persona(
         name=card.name,
         description=card.description,
@@ -214,8 +212,8 @@ def _persona(card: PeerCard) -> Persona:
         output_modes=card.default_output_modes,
         streaming=card.streaming,
         push=card.push,
-        versions=tuple(versions) or ("0.3",),
-        bindings=tuple(bindings) or ("JSONRPC",),
+        versions=tuple(known for known in _VERSIONS if known.split(".")[0] in majors) or ("0.3",),
+        bindings=tuple(known for known in _BINDINGS if known in bindings) or ("JSONRPC",),
         extensions=tuple(
             ScriptedExtension(**asdict(each)) for each in card.extensions if each.uri != IDEMPOTENT_SEND
         ),
@@ -223,14 +221,9 @@ def _persona(card: PeerCard) -> Persona:
 
 
 def _when_of(message: Message, skill: str, turn: int) -> When:
-    text = text_of(message)
-    values = [part.data for part in message.parts if part.data is not UNSET]
-    return When(
-        skill=skill,
-        text=text if text or not values else None,
-        data=values[0] if values else UNSET,
-        turn=turn if turn > 1 else None,
-    )
+    data = next((part.data for part in message.parts if part.data is not UNSET), UNSET)
+    text = text_of(message) or (None if data is not UNSET else "")
+    return When(skill=skill, text=text, data=data, turn=turn if turn > 1 else None)
 
 
 def _scripted_artifact(artifact: Artifact) -> ScriptedArtifact:

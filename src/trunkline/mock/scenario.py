@@ -13,7 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from trunkline.client.result import text_of
 from trunkline.errors import Misuse
-from trunkline.mock.faults import MockFault
+from trunkline.mock.faults import Faults
 from trunkline.mock.quirks import Quirks
 from trunkline.wire.types import Message, Metadata
 
@@ -143,7 +143,7 @@ class Rule(Strict, frozen=True):
     when: When = When()
     reply: Reply | str = Reply()
     times: int | None = None
-    faults: tuple[MockFault, ...] = ()
+    faults: Faults = ()
 
 
 class ScriptedSkill(Strict, frozen=True):
@@ -223,7 +223,7 @@ class Scenario(Strict, frozen=True):
     dialect: str | Quirks = Quirks()
     # Before every reply.
     delay: float = 0
-    faults: tuple[MockFault, ...] = ()
+    faults: Faults = ()
     seed: int = 0
     expect: tuple[Expect, ...] = ()
 

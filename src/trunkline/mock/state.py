@@ -13,7 +13,7 @@ from trunkline import errors
 from trunkline.client.result import text_of
 from trunkline.clock import Ids
 from trunkline.mock.exchange import MockStream
-from trunkline.mock.faults import FaultSchedule, MockFault
+from trunkline.mock.faults import Faults, FaultSchedule
 from trunkline.mock.playback import Event, Playback
 from trunkline.mock.quirks import Quirks, quirks_of
 from trunkline.mock.request import MockRequest
@@ -98,7 +98,7 @@ class MockState:
         otherwise = self.scenario.otherwise
         return PlannedReply(incoming, _NO_RULE if otherwise is None else as_reply(otherwise), "", playback)
 
-    def faults(self, plan: PlannedReply, operation: str, path: str) -> tuple[MockFault, ...]:
+    def faults(self, plan: PlannedReply, operation: str, path: str) -> Faults:
         """The faults that the rule of this message has due."""
         return () if plan.index is None else self._faults[plan.index].due(operation, path)
 

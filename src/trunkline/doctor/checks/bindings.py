@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from msgspec import json
+from msgspec.structs import replace
 
 from trunkline.clock import new_id
 from trunkline.doctor.check import ANY, ERROR, REST, RPC, V1, WARNING, Family, assume, expect, expect_answer
 from trunkline.doctor.exchange import ProbeExchange, Undecided
-from trunkline.doctor.json_access import at, items, members, text
+from trunkline.doctor.json_access import at, items, members, parsed, text
 from trunkline.doctor.probe import (
     BAD_PARAMS,
     INVALID,
@@ -23,6 +24,7 @@ from trunkline.net.http import HttpRequest
 
 jsonrpc = Family("jsonrpc", bindings=RPC)
 
+_JSON = "application/json"
 _NEEDED = ("send", "get", "cancel")
 _BAD_ERROR = "an error without jsonrpc 2.0, or beside a result"
 _BAD_RESULT = "a result without jsonrpc 2.0, or beside an error"
@@ -80,8 +82,10 @@ async def id_echoed(probe: InterfaceProbe) -> None:
     Means: Clients match answers to requests by id and type; they wait for this one for ever.
     Fix: Give back the id as it came: a text as the same text, a number as the same number.
     """
+    request = probe.request("get", {"id": new_id()})
     for sent in ("doctor-id", 4711):
-        answer = await probe.get_unknown(request_id=sent)
+        body = {**members(parsed(request.body or b"")), "id": sent}
+        answer = await probe.ask(replace(request, body=json.encode(body)), "get")
         back = at(answer.exchange.json, "id")
         expect(back == sent and type(back) is type(sent), f"sent id {sent!r}, got {back!r}", answer)
 
@@ -113,7 +117,7 @@ async def content_type(probe: InterfaceProbe) -> None:
     if not seen.status:
         raise Undecided(seen.trouble)
     given = seen.media_type
-    expect(given == "application/json", f"Content-Type is {given or 'missing'}", seen)
+    expect(given == _JSON, f"Content-Type is {given or 'missing'}", seen)
 
 
 @jsonrpc.interface("rpc-batch", WARNING, "JSON-RPC 2.0 §6, JRP-05", first=True)
@@ -221,11 +225,7 @@ rest = Family("rest", bindings=REST, versions=V1)
 
 
 async def _fetch(
-    probe: InterfaceProbe,
-    verb: str,
-    path: str,
-    body: bytes | None = None,
-    media_type: str = "application/json",
+    probe: InterfaceProbe, verb: str, path: str, body: bytes | None = None, media_type: str = _JSON
 ) -> ProbeExchange:
     headers = probe.headers() if body is None else probe.headers(("Content-Type", media_type))
     return await probe.client.fetch(HttpRequest(verb, probe.url + path, headers, body))

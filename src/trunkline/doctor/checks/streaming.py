@@ -269,8 +269,9 @@ async def resume(probe: InterfaceProbe) -> None:
     stream = await probe.fixtures.stream()
     ids = [frame.id for frame in stream.frames if frame.id]
     assume(len(set(ids)) >= 2 and stream.task_id, "the frames have no ids")
+    last = (("Last-Event-ID", ids[0]),)
     again = await probe.follow(
-        "subscribe", {"id": stream.task_id}, after=ids[0], enough=lambda frame: bool(frame.id)
+        "subscribe", {"id": stream.task_id}, headers=last, enough=lambda frame: bool(frame.id)
     )
     streams = again.exchange.media_type == EVENTS and not again.refused
     assume(streams, f"the task has ended: {again.summary()}")
