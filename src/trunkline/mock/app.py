@@ -22,8 +22,7 @@ from trunkline.mock.playback import Playback
 from trunkline.mock.quirks import Quirks
 from trunkline.mock.request import MockRequest, read_rest, read_rpc
 from trunkline.mock.scenario import Persona, Scenario, ScriptedAuth, ScriptedExtension, ScriptedSkill
-from trunkline.mock.state import MockState, PlannedReply, StartedReply, trimmed
-from trunkline.mock.webhooks import MockWebhooks
+from trunkline.mock.state import MockState, MockWebhooks, PlannedReply, StartedReply, trimmed
 from trunkline.wire.card import ApiKeyScheme, BearerScheme, Card, Extension, Scheme, Skill, card_hybrid
 from trunkline.wire.operations import Operation
 from trunkline.wire.service_parameters import IDEMPOTENT_SEND

@@ -12,6 +12,7 @@ from trunkline.doctor.check import ERROR, INFO, WARNING, Family, assume, expect,
 from trunkline.doctor.json_access import items, members, objects, parsed, snake_members, text
 from trunkline.doctor.subject import CARD, LEGACY, Subject, is_card
 from trunkline.net.http import HttpRequest
+from trunkline.wire.card import SCHEME_WRAPPERS
 
 discovery = Family("discovery")
 
@@ -117,10 +118,6 @@ _SECRET = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY|\bsk-[A-Za-z0-9_-]{16,}|\bAKIA[0-9A-Z]{16}\b|\bghp_[A-Za-z0-9]{30,}"
     r"|\bBearer\s+[A-Za-z0-9._-]{20,}|\bxox[bp]-[0-9A-Za-z-]{10,}"
 )
-_WRAPPERS = frozenset(
-    f"{kind}SecurityScheme" for kind in ("apiKey", "httpAuth", "oauth2", "openIdConnect", "mtls")
-)
-_TYPES = frozenset(("apiKey", "http", "oauth2", "openIdConnect", "mutualTLS"))
 
 
 @card.agent("card-required-members", ERROR, "§4.4.1, CARD-02")
@@ -307,8 +304,8 @@ def required_schemes(card: dict[str, Any]) -> set[str]:
 
 
 def _is_scheme(one: dict[str, Any]) -> bool:
-    wrappers = [name for name in one if name in _WRAPPERS]
-    return len(wrappers) == 1 or text(one.get("type")) in _TYPES
+    wrappers = one.keys() & SCHEME_WRAPPERS.values()
+    return len(wrappers) == 1 or text(one.get("type")) in SCHEME_WRAPPERS
 
 
 def _empty(value: dict[str, Any], *names: str) -> list[str]:
