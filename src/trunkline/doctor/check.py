@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from msgspec import Struct
@@ -157,24 +158,21 @@ class Family:
 
     def agent(self, name: str, severity: Severity, reference: str) -> Callable[[AgentCheck], AgentCheck]:
         """Register a check of the agent as a whole."""
-        return self._register(name, severity, reference, self._scope)
+        return partial(self._register, name, severity, reference, self._scope)
 
     def interface(
         self, name: str, severity: Severity, reference: str, **scope: Unpack[CheckScope]
     ) -> Callable[[InterfaceCheck], InterfaceCheck]:
         """Register a check of each interface; a scope that is given here stands before the family's."""
         where = CheckScope(bindings=ANY, versions=BOTH) | self._scope | scope
-        return self._register(name, severity, reference, where)
+        return partial(self._register, name, severity, reference, where)
 
     def _register(
-        self, name: str, severity: Severity, reference: str, scope: CheckScope
-    ) -> Callable[[AnyCheck], AnyCheck]:
-        def register(run: AnyCheck) -> AnyCheck:
-            if name in CHECKS:
-                raise ValueError(f"two checks are called {name}")
-            about, _, rest = (inspect.getdoc(run) or "").partition("\n\nMeans: ")
-            means, fix = (" ".join(part.split()) for part in rest.partition("\nFix: ")[::2])
-            CHECKS[name] = Check(name, self.name, severity, reference, about, means, fix, run, **scope)
-            return run
-
-        return register
+        self, name: str, severity: Severity, reference: str, scope: CheckScope, run: AnyCheck
+    ) -> AnyCheck:
+        if name in CHECKS:
+            raise ValueError(f"two checks are called {name}")
+        about, _, rest = (inspect.getdoc(run) or "").partition("\n\nMeans: ")
+        means, fix = (" ".join(part.split()) for part in rest.partition("\nFix: ")[::2])
+        CHECKS[name] = Check(name, self.name, severity, reference, about, means, fix, run, **scope)
+        return run

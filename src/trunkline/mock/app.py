@@ -106,13 +106,12 @@ def _extensions(persona: Persona, *, deduplicates: bool) -> tuple[Extension, ...
 
 
 def _schemes(persona: Persona) -> dict[str, Scheme]:
-    if persona.auth is None:
-        return {}
+    auth = persona.auth or ScriptedAuth()
     schemes: dict[str, Scheme] = {}
-    if persona.auth.bearer:
+    if auth.bearer:
         schemes["bearer"] = BearerScheme()
-    if persona.auth.api_key:
-        schemes["apiKey"] = ApiKeyScheme(persona.auth.header)
+    if auth.api_key:
+        schemes["apiKey"] = ApiKeyScheme(auth.header)
     return schemes
 
 

@@ -25,17 +25,15 @@ def a2a_mock() -> Iterator[Callable[..., InProcessMock]]:
     """
     from trunkline.mock.in_process import InProcessMock
 
-    made: list[InProcessMock] = []
+    with ExitStack() as made:
 
-    def make(script: Script) -> InProcessMock:
-        made.append(InProcessMock(script))
-        return made[-1]
+        def make(script: Script) -> InProcessMock:
+            mock = InProcessMock(script)
+            # Comes after the close: what is put on the stack first is done last.
+            made.callback(mock.verify)
+            return made.enter_context(closing(mock))
 
-    yield make
-    for each in made:
-        each.close()
-    for each in made:
-        each.verify()
+        yield make
 
 
 @pytest.fixture
