@@ -150,8 +150,8 @@ def test_a_server_reads_its_command_line_without_pydantic() -> None:
     # The whole line, as the groups above a command have flags of their own.
     code = (
         "import sys, trunkline.cli.serve as serve; from trunkline.cli.main import main;"
-        "serve._run = lambda targets, flags, settings: print("
-        "*targets, flags['port'], flags['host'], *settings, 'pydantic' in sys.modules);"
+        "serve._run = lambda targets, given: print("
+        "*targets, given['port'], given['host'], f\"push={given['push']}\", 'pydantic' in sys.modules);"
         f"sys.argv = {typed!r}; main()"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from trunkline.cli.console import print_field, print_given, print_json
 from trunkline.cli.options import CALLING
-from trunkline.cli.parsing import AGENT_ONLY, AN_AGENT, ClientGroup, Commands
+from trunkline.cli.parsing import ClientGroup, Commands
 from trunkline.cli.session import Session
 from trunkline.errors import ExtendedCardNotConfigured, TrunklineError, Unreadable
 from trunkline.wire.peer_card import PeerCard, PeerScheme
@@ -24,7 +24,7 @@ class CardGroup(ClientGroup):
 commands = Commands(CardGroup)
 
 
-@commands.calling("get", "validate", "extended", *CALLING, "stream", arguments=AGENT_ONLY, about=AN_AGENT)
+@commands.calling("get", "validate", "extended", *CALLING, "stream")
 async def get(session: Session) -> None:
     """Fetch an agent's card and show it."""
     config = session.config

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 from trunkline.cli.console import clear_progress, escape_controls, print_json, print_notice
 from trunkline.cli.options import CALLING
-from trunkline.cli.parsing import AGENT_ONLY, AN_AGENT, Commands
+from trunkline.cli.parsing import Commands
 from trunkline.cli.results import encode_result, follow, note_task, show_result, warn
 from trunkline.cli.session import Session
 from trunkline.client.chat import Chat
@@ -28,7 +28,6 @@ _HELP = "/new begins a new conversation, /ids shows where this one stands, /quit
 @commands.calling(
     "chat",
     "context-id", "task-id", "skill", "metadata", *CALLING, "poll-interval",
-    arguments=AGENT_ONLY, about=AN_AGENT,
 )  # fmt: skip
 async def chat(session: Session) -> None:
     """Talk with an agent, turn by turn; /new begins anew, /quit ends."""

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from trunkline.cli.console import print_field, print_json, print_notice, show_progress
 from trunkline.cli.options import CALLING
-from trunkline.cli.parsing import AGENT_ONLY, AN_AGENT, Commands
+from trunkline.cli.parsing import Commands
 from trunkline.cli.session import Session
 from trunkline.errors import Misuse
 
@@ -31,7 +31,7 @@ class KitTally(Struct, frozen=True):
     skipped: int
 
 
-@commands.calling("conformance", "kit", *CALLING, arguments=AGENT_ONLY, about=AN_AGENT)
+@commands.calling("conformance", "kit", *CALLING)
 async def conformance(session: Session) -> int:
     """Run the official test kit against an agent; exit code 1 if it fails."""
     # Its tests of what an agent MUST do, over every transport that the card offers.

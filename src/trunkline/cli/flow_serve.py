@@ -11,8 +11,8 @@ import typer
 
 from trunkline.cli.flow_operations import McpConfig, local_flows, operator_of
 from trunkline.cli.parsing import Commands, Several
-from trunkline.cli.serve import AnySetting, BindHost, serve_alone
-from trunkline.config import Settings, assignment, environment, load
+from trunkline.cli.serve import AnySetting, BindHost, assigned, serve_alone
+from trunkline.config import Settings, environment, load
 from trunkline.errors import Misuse
 from trunkline.flow.control import Control
 from trunkline.flow.operator import PREFIX, OperatorConfig
@@ -41,10 +41,8 @@ def serve(
     settings: AnySetting = None,
 ) -> None:
     """Serve workflows over REST until interrupted, without any agents."""
-    flags = {"host": host, "port": port, "keys": tuple(key or ()) or None}
-    given: dict[str, object] = {"store": store_url(store, store_path), "port": _port()}
-    given |= {name: value for name, value in flags.items() if value is not None}
-    given |= dict(assignment(one) for one in settings or [])
+    place = {"host": host, "port": _port() if port is None else port, "store": store_url(store, store_path)}
+    given = {**place, "keys": key or None, **assigned(settings)}
     chosen = load({}, given)
     if chosen.workers != 1:
         raise Misuse("workflows are served by one process: leave workers at 1, and start another one beside")

@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 import typer
 
 from trunkline.cli.parsing import Commands, ServingGroup, Several
-from trunkline.cli.serve import (
-    AnySetting,
-    BindHost,
-    BindPort,
-    Dev,
-    LogFormat,
-    LogLevel,
-    Open,
-    ServedStore,
-    WithMetrics,
-    serve_alone,
-)
-from trunkline.config import assignment
+from trunkline.cli.serve import AnySetting, ServerFlags, assigned, serve_alone
 from trunkline.errors import Misuse
 from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.entry import Entry
@@ -56,32 +44,17 @@ class HubGroup(ServingGroup):
 commands = Commands(HubGroup)
 
 
+class HubFlags(ServerFlags, total=False):
+    """Options of `trunkline hub`."""
+
+    keys: Annotated[Several, typer.Option("--key", help="An operator's key; repeatable.")]
+    public_url: Annotated[str | None, typer.Option(help="The address that the cards name.")]
+
+
 @commands.local("serve")
-def serve(
-    folder: Folder = ".",
-    *,
-    host: BindHost = None,
-    port: BindPort = None,
-    store: ServedStore = None,
-    key: Annotated[Several, typer.Option(help="An operator's key; repeatable.")] = None,
-    public_url: Annotated[str | None, typer.Option(help="The address that the cards name.")] = None,
-    open_: Open = False,
-    dev: Dev = False,
-    log_level: LogLevel = None,
-    log_format: LogFormat = None,
-    metrics: WithMetrics = False,
-    settings: AnySetting = None,
-) -> None:
+def serve(folder: Folder = ".", *, settings: AnySetting = None, **flags: Unpack[HubFlags]) -> None:
     """Serve the agents of a workspace until interrupted."""
-    flags: dict[str, object] = {
-        "host": host, "port": port, "store": store, "keys": tuple(key or ()) or None,
-        "public_url": public_url, "open": open_ or None, "dev": dev or None, "log_level": log_level,
-        "log_format": log_format, "metrics": metrics or None,
-    }  # fmt: skip
-    _run(Path(folder), {**flags, **dict(assignment(one) for one in settings or [])})
-
-
-def _run(workspace: Path, given: Mapping[str, object]) -> None:
+    workspace, given = Path(folder), {**flags, **assigned(settings)}
     chosen = Hub(workspace, given, _UNSERVED).host.settings
     if chosen.workers != 1:
         raise Misuse("a hub is one process: leave workers at 1, and start another hub on the same PostgreSQL")

@@ -22,7 +22,7 @@ from trunkline.cli.oauth import (
     origin_of,
 )
 from trunkline.cli.options import SHOWN
-from trunkline.cli.parsing import AGENT_ONLY, AN_AGENT, Commands
+from trunkline.cli.parsing import Commands
 from trunkline.cli.session import Session
 from trunkline.cli.wire_trace import Redaction
 from trunkline.client.oauth import Token
@@ -37,7 +37,7 @@ commands = Commands()
 @commands.calling(
     "login",
     "flow", "client-id", "client-secret", "token-url", "scope", "agent-card", "insecure", "timeout", *SHOWN,
-    arguments=AGENT_ONLY, about=AN_AGENT, use_login=False,
+    use_login=False,
 )  # fmt: skip
 async def login(session: Session) -> None:
     """Get a token by OAuth, as the agent's card says, and keep it for later calls."""
@@ -117,7 +117,7 @@ def _invite(device: DeviceCode) -> None:
     print(f"Code: {one_line(device.user_code)}", file=sys.stderr, flush=True)
 
 
-@commands.calling("logout", "agent-card", *SHOWN, arguments=AGENT_ONLY, about=AN_AGENT, use_login=False)
+@commands.calling("logout", "agent-card", *SHOWN, use_login=False)
 async def logout(session: Session) -> None:
     """Forget the token for an agent."""
     url = session.target.url

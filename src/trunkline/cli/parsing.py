@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
 from msgspec import Struct
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 _NUMBER = re.compile("[0-9]{1,9}")
 PARTS = ("text", "file", "data", "media_type")
+# How Typer gives an option that was not typed.
+_UNSAID: tuple[object, ...] = (None, [], ())
 # The arguments of a command that takes its agent and nothing else.
 AGENT_ONLY = "[AGENT]"
-AN_AGENT = "The agent, unless -a names it."
 FunctionT = TypeVar("FunctionT", bound=Callable[..., None])
 # What several commands take.
 StoreUrl = Annotated[
@@ -156,12 +157,12 @@ class Commands(typer.Typer):
         """Add a command that calls no agent; its parameters are Typer's.
 
         One that takes `as_json` has the options by which all commands are asked for JSON; one that takes an
-        `operator` has them too, and --store in its place.
+        `operator` has them too, and --store in its place. The members of a dictionary that it takes
+        (`**given: Unpack[…]`) are options, and in it when they were typed.
         """
 
         def add(function: FunctionT) -> FunctionT:
-            prints = {"as_json", "operator"} & inspect.signature(function).parameters.keys()
-            self.command(name, cls=UsageCommand)(_with_json(function) if prints else function)
+            self.command(name, cls=UsageCommand)(_composed(function))
             return function
 
         return add
@@ -176,20 +177,29 @@ class Commands(typer.Typer):
 
         def add(function: Callable[[Invocation], None]) -> Callable[[Invocation], None]:
             def command(ctx: typer.Context, words: Sequence[str] | None = None, **flags: Any) -> None:
-                given = {name: value for name, value in flags.items() if value not in (None, [], ())}
+                given = {name: value for name, value in flags.items() if value not in _UNSAID}
                 if given.pop("json", False):
                     given["output"] = "json"
                 function(Invocation(tuple(words or ()), {**given, **implied}, ctx.meta.get("parts", ())))
 
             command.__doc__ = function.__doc__
-            words = [_words(arguments, about)] if arguments else []
-            self.command(name, cls=ClientCommand)(_signed(command, [*words, *map(_parameter, options)]))
+            parameters = [_optional("ctx", typer.Context), *map(_parameter, options)]
+            if arguments:
+                words = typer.Argument(metavar=arguments, help=about, show_default=False)
+                parameters.append(_optional("words", Annotated[Several, words]))
+            self.command(name, cls=ClientCommand)(_signed(command, parameters))
             return function
 
         return add
 
     def calling(
-        self, name: str, *options: str, arguments: str, about: str, use_login: bool = True, **implied: Any
+        self,
+        name: str,
+        *options: str,
+        arguments: str = AGENT_ONLY,
+        about: str = "The agent, unless -a names it.",
+        use_login: bool = True,
+        **implied: Any,
     ) -> Callable[[WorkT], WorkT]:
         """Add a command that works with one agent; see `cli.command` for how it runs."""
 
@@ -206,39 +216,47 @@ class Commands(typer.Typer):
         return add
 
 
-def _with_json(function: Callable[..., None]) -> Callable[..., None]:
+def _composed(function: Callable[..., None]) -> Callable[..., None]:
+    """The function as Typer takes it: with options in the place of what is made of several."""
     own = inspect.signature(function, eval_str=True).parameters
+    members: dict[str, Any] = {}
+    parameters: list[inspect.Parameter] = []
+    for name, each in own.items():
+        if each.kind is inspect.Parameter.VAR_KEYWORD:
+            members = get_type_hints(get_args(each.annotation)[0], include_extras=True)
+        elif name == "operator":
+            parameters.append(_optional("store", StoreUrl))
+        elif name != "as_json":
+            parameters.append(each)
+    prints = {"as_json", "operator"} & own.keys()
 
-    def command(ctx: typer.Context, **flags: Any) -> None:
-        from trunkline.cli.configuration import is_json_wanted
+    def command(**flags: Any) -> None:
+        given = {name: flags[name] for name in flags if name not in members or flags[name] not in _UNSAID}
+        if prints:
+            from trunkline.cli.configuration import is_json_wanted
 
-        del ctx
-        output, json = flags.pop("output"), flags.pop("json")
-        as_json = is_json_wanted("json" if json else output)
-        if "operator" in own:
-            operator = own["operator"].annotation(flags.pop("store"), as_json=as_json)
-            function(**flags, operator=operator)
-        else:
-            function(**flags, as_json=as_json)
+            output, json = given.pop("output"), given.pop("json")
+            given["as_json"] = is_json_wanted("json" if json else output)
+        if "operator" in prints:
+            given["operator"] = own["operator"].annotation(given.pop("store"), as_json=given.pop("as_json"))
+        function(**given)
 
     command.__doc__ = function.__doc__
-    store = inspect.Parameter("store", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=StoreUrl)
-    kept = [store if name == "operator" else each for name, each in own.items() if name != "as_json"]
-    return _signed(command, [*kept, *map(_parameter, ("output", "json"))])
+    asked = ("output", "json") if prints else ()
+    return _signed(
+        command, [*map(_optional, members, members.values()), *parameters, *map(_parameter, asked)]
+    )
 
 
 def _signed(command: Callable[..., None], parameters: list[inspect.Parameter]) -> Callable[..., None]:
-    context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     words = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
-    signature = inspect.Signature([context, *words])
-    vars(command)["__signature__"] = signature
-    command.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
+    vars(command)["__signature__"] = inspect.Signature(words)
+    command.__annotations__ = {each.name: each.annotation for each in words}
     return command
 
 
-def _words(metavar: str, about: str) -> inspect.Parameter:
-    kind = Annotated[list[str] | None, typer.Argument(metavar=metavar, help=about, show_default=False)]
-    return inspect.Parameter("words", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+def _optional(name: str, kind: object) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
 
 
 def _parameter(name: str) -> inspect.Parameter:
@@ -253,9 +271,7 @@ def _parameter(name: str) -> inspect.Parameter:
         show_default=False,
         autocompletion=(lambda: list(option.choices)) if option.choices else None,
     )
-    return inspect.Parameter(
-        option.field, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, info]
-    )
+    return _optional(option.field, Annotated[kind, info])
 
 
 def _help(option: Option) -> str:

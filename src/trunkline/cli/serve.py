@@ -7,13 +7,16 @@ import gc
 import importlib
 import logging
 import os
+import signal
 import socket
+import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict, Unpack
 
 import msgspec
 import typer
@@ -22,10 +25,9 @@ from msgspec import Struct
 from trunkline.agent.agent import Agent
 from trunkline.auth.key_store import has_keys
 from trunkline.cli.admin_endpoint import own_name, remove_admin_endpoint, write_admin_endpoint
-from trunkline.cli.console import escape_controls
+from trunkline.cli.console import escape_controls, print_notice
 from trunkline.cli.failure import print_error
 from trunkline.cli.parsing import Commands, Several
-from trunkline.cli.reload import run_reloading
 from trunkline.config import Settings, assignment, exposure, strangers
 from trunkline.errors import Misuse, StoreError, TrunklineError
 from trunkline.host import Host
@@ -39,27 +41,49 @@ from trunkline.telemetry.logs import set_up_logs
 
 log = logging.getLogger("trunkline")
 commands = Commands()
-# Options of all commands that serve.
 BindHost = Annotated[str | None, typer.Option(help="Address to bind to; loopback unless told.")]
-BindPort = Annotated[int | None, typer.Option(help="Port to bind to.")]
-ServedStore = Annotated[str | None, typer.Option(help="sqlite:///FILE, postgresql://… or memory:")]
-Open = Annotated[bool, typer.Option("--open", help="Serve other machines without any key.")]
-Dev = Annotated[bool, typer.Option(help="Show exception texts to callers; let webhooks go to this machine.")]
-LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or error.")]
-LogFormat = Annotated[str | None, typer.Option(help="text or json.")]
-WithMetrics = Annotated[bool, typer.Option("--metrics", help="Serve Prometheus metrics at /metrics.")]
 AnySetting = Annotated[Several, typer.Option("--set", help="Any setting as name=value.")]
 # The writer thread needs the interpreter a few times per group; the default of 5 ms would be its latency.
 SWITCH_S = 0.001
+_LOOK_S = 0.5
+_RELOAD = "--reload"
+
+
+class ServerFlags(TypedDict, total=False):
+    """Options of all commands that serve agents; each is the setting of its name."""
+
+    host: BindHost
+    port: Annotated[int | None, typer.Option(help="Port to bind to.")]
+    store: Annotated[str | None, typer.Option(help="sqlite:///FILE, postgresql://… or memory:")]
+    keys: Annotated[Several, typer.Option("--key", help="A key that callers must send; repeatable.")]
+    public_url: Annotated[str | None, typer.Option(help="The address that the card names.")]
+    open: Annotated[bool | None, typer.Option("--open", help="Serve other machines without any key.")]
+    dev: Annotated[
+        bool | None,
+        typer.Option(help="Show exception texts to callers; let webhooks go to this machine."),
+    ]
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")]
+    log_format: Annotated[str | None, typer.Option(help="text or json.")]
+    metrics: Annotated[bool | None, typer.Option("--metrics", help="Serve Prometheus metrics at /metrics.")]
+
+
+class AgentServerFlags(ServerFlags, total=False):
+    """Options of `trunkline serve`."""
+
+    workers: Annotated[
+        int | None, typer.Option(help="How many processes serve; more than one needs PostgreSQL.")
+    ]
+    announce: Annotated[
+        str | None, typer.Option(metavar="HUB_URL", help="Have a hub list the agents while they are served.")
+    ]
 
 
 class WorkerOrder(Struct, frozen=True):
     """What a worker is to serve, and the sockets it inherits."""
 
     targets: Sequence[str]
-    flags: Mapping[str, object]
-    settings: Sequence[str]
-    sockets: Sequence[int] = ()
+    given: Mapping[str, object]
+    sockets: Sequence[int]
 
 
 def find(target: str) -> Agent:
@@ -115,41 +139,21 @@ def serve(
         ),
     ],
     *,
-    host: BindHost = None,
-    port: BindPort = None,
-    store: ServedStore = None,
-    workers: Annotated[
-        int | None, typer.Option(help="How many processes serve; more than one needs PostgreSQL.")
-    ] = None,
-    key: Annotated[Several, typer.Option(help="A key that callers must send; repeatable.")] = None,
-    public_url: Annotated[str | None, typer.Option(help="The address that the card names.")] = None,
-    open_: Open = False,
-    dev: Dev = False,
-    log_level: LogLevel = None,
-    log_format: LogFormat = None,
-    metrics: WithMetrics = False,
-    announce: Annotated[
-        str | None, typer.Option(metavar="HUB_URL", help="Have a hub list the agents while they are served.")
-    ] = None,
     settings: AnySetting = None,
     reload: Annotated[
         bool,
-        typer.Option("--reload", help="Begin anew when a file of Python changes here; for development."),
+        typer.Option(_RELOAD, help="Begin anew when a file of Python changes here; for development."),
     ] = False,
+    **flags: Unpack[AgentServerFlags],
 ) -> None:
     """Serve agents over HTTP until interrupted."""
     if reload:
         raise typer.Exit(run_reloading(sys.argv[1:]))
-    flags: dict[str, object] = {
-        "host": host, "port": port, "store": store, "workers": workers, "keys": tuple(key or ()) or None,
-        "public_url": public_url, "open": open_ or None, "dev": dev or None, "log_level": log_level,
-        "log_format": log_format, "metrics": metrics or None, "announce": announce,
-    }  # fmt: skip
-    _run(targets, flags, settings or [])
+    _run(targets, {**flags, **assigned(settings)})
 
 
-def _run(targets: Sequence[str], flags: Mapping[str, object], settings: list[str]) -> None:
-    host = _prepare(targets, flags, settings)
+def _run(targets: Sequence[str], given: Mapping[str, object]) -> None:
+    host = _host(targets, given)
     chosen = host.settings
     if chosen.workers == 1:
         serve_alone(host)
@@ -160,7 +164,7 @@ def _run(targets: Sequence[str], flags: Mapping[str, object], settings: list[str
     guarded = is_guarded(chosen) is not False
     plan = WorkerPlan(
         "trunkline.cli.serve",
-        lambda sockets: msgspec.json.encode(WorkerOrder(targets, flags, settings, sockets)),
+        lambda sockets: msgspec.json.encode(WorkerOrder(targets, given, sockets)),
         chosen.host,
         chosen.port,
         chosen.workers,
@@ -170,8 +174,16 @@ def _run(targets: Sequence[str], flags: Mapping[str, object], settings: list[str
     raise SystemExit(asyncio.run(workers.run()))
 
 
-def _prepare(targets: Sequence[str], flags: Mapping[str, object], settings: Sequence[str]) -> Host:
-    given = {**flags, **dict(assignment(one) for one in settings)}
+def assigned(settings: Sequence[str] | None) -> dict[str, object]:
+    """Settings by name, as `--set` gives them.
+
+    Raises:
+        Misuse: one is no assignment.
+    """
+    return dict(assignment(one) for one in settings or ())
+
+
+def _host(targets: Sequence[str], given: Mapping[str, object]) -> Host:
     return Host([(find(target), given) for target in targets])
 
 
@@ -331,11 +343,69 @@ def _work() -> None:
     for each in sockets:
         each.set_inheritable(False)
     try:
-        host = _prepare(order.targets, order.flags, order.settings)
+        host = _host(order.targets, order.given)
     except TrunklineError as error:
         print_error(error, ["serve"])
         raise SystemExit(2) from None
     serve_host(host, sockets, started=lambda _: lifeline.sendall(b"."), lifeline=lifeline)
+
+
+def run_reloading(typed: Sequence[str]) -> int:
+    """Serve what was typed until a signal, beginning anew at every change; gives the exit code."""
+    command = [sys.executable, "-m", "trunkline.cli", *(word for word in typed if word != _RELOAD)]
+    # As Ctrl-C does, so that the child is ended too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    pause = threading.Event()
+    return supervise(
+        lambda: subprocess.Popen(command), lambda: changed_at(Path.cwd()), lambda: pause.wait(_LOOK_S)
+    )
+
+
+def supervise(
+    start: Callable[[], subprocess.Popen[bytes]],
+    look: Callable[[], Mapping[str, int]],
+    pause: Callable[[], object],
+) -> int:
+    """Keep a child running on what is seen; one that fails is begun anew at the next change.
+
+    The exit code is that of a child that ended well by itself, or at a signal.
+    """
+    seen = look()
+    child = start()
+    try:
+        while child.poll() != 0:
+            pause()
+            now = look()
+            if now != seen:
+                changed = sorted({name for name, _ in seen.items() ^ now.items()})
+                print_notice("Reloading", ", ".join(changed[:3]))
+                seen = now
+                _end(child)
+                child = start()
+    except KeyboardInterrupt:
+        return _end(child)
+    return 0
+
+
+def changed_at(folder: Path) -> dict[str, int]:
+    """When each file of Python below a folder was changed; what is hidden or installed is left out."""
+    found: dict[str, int] = {}
+    for place, folders, files in os.walk(folder):
+        hidden = [name for name in folders if name.startswith((".", "__")) or name == "node_modules"]
+        folders[:] = [
+            name for name in folders if name not in hidden and not Path(place, name, "pyvenv.cfg").exists()
+        ]
+        for path in (Path(place, name) for name in files if name.endswith(".py")):
+            # It may have gone meanwhile, as editors replace files.
+            if path.exists():
+                found[str(path.relative_to(folder))] = path.stat().st_mtime_ns
+    return found
+
+
+def _end(child: subprocess.Popen[bytes]) -> int:
+    if child.poll() is None:
+        child.terminate()
+    return child.wait()
 
 
 if __name__ == "__main__":

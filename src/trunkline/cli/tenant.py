@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from itertools import islice
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, TypedDict, Unpack, cast
 
 import typer
 
@@ -50,68 +50,58 @@ def enable(tenant: TenantId, *, operator: Operator) -> None:
     _change(operator, tenant, {"disabled": False})
 
 
+class QuotaFlags(TypedDict, total=False):
+    """Options of `trunkline tenant limit`."""
+
+    requests_per_minute: Limit
+    concurrent_tasks: Limit
+    tokens_per_day: Annotated[int | None, typer.Option(help="Into models and out of them.")]
+    cost_per_day: Annotated[float | None, typer.Option(help="In dollars.")]
+
+
 @commands.local("limit")
 def limit(
-    tenant: TenantId,
-    *,
-    requests_per_minute: Limit = None,
-    concurrent_tasks: Limit = None,
-    tokens_per_day: Annotated[int | None, typer.Option(help="Into models and out of them.")] = None,
-    cost_per_day: Annotated[float | None, typer.Option(help="In dollars.")] = None,
-    none: AsTheHub = False,
-    operator: Operator,
+    tenant: TenantId, *, none: AsTheHub = False, operator: Operator, **quota: Unpack[QuotaFlags]
 ) -> None:
     """Say how much a tenant may use; what is not named is as the hub has it for every tenant."""
-    given: dict[str, Any] = {
-        "requests_per_minute": requests_per_minute,
-        "concurrent_tasks": concurrent_tasks,
-        "tokens_per_day": tokens_per_day,
-        "cost_per_day": cost_per_day,
-    }
-    quota = {name: value for name, value in given.items() if value is not None}
     if bool(quota) is none:
         raise Misuse("name a limit, for example --concurrent-tasks 10, or say --none")
     _change(operator, tenant, {"quota": quota})
 
 
+class TenantFlags(TypedDict, total=False):
+    """Options of `trunkline tenant set`."""
+
+    kinds: Annotated[Several, typer.Option("--kind", help="It may have such agents alone.")]
+    egress_hosts: Annotated[Several, typer.Option("--egress-host", help="Its agents may be there.")]
+    egress_networks: Annotated[Several, typer.Option("--egress-network", help="And there.")]
+    retention: Annotated[str | None, typer.Option(help="How long its ended tasks are kept.")]
+
+
 @commands.local("set")
 def set_(
-    tenant: TenantId,
-    *,
-    kinds: Annotated[Several, typer.Option("--kind", help="It may have such agents alone.")] = None,
-    hosts: Annotated[Several, typer.Option("--egress-host", help="Its agents may be there.")] = None,
-    networks: Annotated[Several, typer.Option("--egress-network", help="And there.")] = None,
-    retention: Annotated[str | None, typer.Option(help="How long its ended tasks are kept.")] = None,
-    none: AsTheHub = False,
-    operator: Operator,
+    tenant: TenantId, *, none: AsTheHub = False, operator: Operator, **settings: Unpack[TenantFlags]
 ) -> None:
     """Say how a tenant is served; what is not named is as the hub has it for every tenant."""
-    given = {"kinds": kinds, "egress_hosts": hosts, "egress_networks": networks, "retention": retention}
-    settings = {name: value for name, value in given.items() if value}
     if bool(settings) is none:
         raise Misuse("name a setting, for example --kind peer, or say --none")
     _change(operator, tenant, {"settings": settings})
 
 
+class AlertFlags(TypedDict, total=False):
+    """Options of `trunkline tenant alert`."""
+
+    failure_rate_1h: Annotated[float | None, typer.Option("--failure-rate-1h", help="From 0 to 1.")]
+    daily_cost_usd: Annotated[float | None, typer.Option(help="In dollars.")]
+    orphaned_skills: Annotated[int | None, typer.Option(help="Skills that never succeeded.")]
+    cooldown: Annotated[str | None, typer.Option(help="How long the same is not told again.")]
+
+
 @commands.local("alert")
 def alert(
-    tenant: TenantId,
-    *,
-    failure_rate_1h: Annotated[float | None, typer.Option("--failure-rate-1h", help="From 0 to 1.")] = None,
-    daily_cost_usd: Annotated[float | None, typer.Option(help="In dollars.")] = None,
-    orphaned_skills: Annotated[int | None, typer.Option(help="Skills that never succeeded.")] = None,
-    cooldown: Annotated[str | None, typer.Option(help="How long the same is not told again.")] = None,
-    none: AsTheHub = False,
-    operator: Operator,
+    tenant: TenantId, *, none: AsTheHub = False, operator: Operator, **alerts: Unpack[AlertFlags]
 ) -> None:
     """Say above which figures of a tenant somebody is told; what is not named is as the hub has it."""
-    given = {
-        "failure_rate_1h": failure_rate_1h,
-        "daily_cost_usd": daily_cost_usd,
-        "orphaned_skills": orphaned_skills,
-        "cooldown": cooldown,
-    }
-    alerts = {name: value for name, value in given.items() if value is not None}
     if bool(alerts) is none:
         raise Misuse("name a limit, for example --daily-cost-usd 10, or say --none")
     _change(operator, tenant, {"alerts": alerts})

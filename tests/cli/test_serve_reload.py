@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.cli.reload import changed_at, supervise
+from trunkline.cli.serve import changed_at, supervise
 
 
 class FakeChild:
