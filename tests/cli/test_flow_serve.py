@@ -13,7 +13,7 @@ from mcp.client.stdio import stdio_client
 
 from tests.cli.conftest import Run
 from tests.flow.surfaces import ASK, workflow
-from trunkline.cli.flow_serve import store_url
+from trunkline.cli.flow import store_url
 from trunkline.errors import Misuse
 
 COMMAND = ["-c", "from trunkline.cli.main import main; main()", "flow", "mcp"]

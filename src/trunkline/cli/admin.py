@@ -124,13 +124,13 @@ class Operator:
             print(*lines, sep="\n")
 
 
-def checked_id(given: str, match: re.Match[str] | None, kind: str, listing: str) -> str:
-    """An id that may be part of a path, if there is a match of it with what ids of its kind look like.
+def checked_id(pattern: re.Pattern[str], kind: str, listing: str, given: str) -> str:
+    """An id that may be part of a path, if it looks as ids of its kind do.
 
     Raises:
         Misuse: no id of this kind looks so; the command of the `listing` shows those that there are.
     """
-    if match is None:
+    if pattern.fullmatch(given) is None:
         raise Misuse(f"{given!r} is not the id of a {kind}; trunkline {listing} shows them")
     return given
 

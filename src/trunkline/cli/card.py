@@ -12,6 +12,7 @@ from trunkline.cli.options import CALLING
 from trunkline.cli.parsing import ClientGroup, Commands
 from trunkline.cli.session import Session
 from trunkline.errors import ExtendedCardNotConfigured, TrunklineError, Unreadable
+from trunkline.wire.card import Provider, Skill
 from trunkline.wire.peer_card import PeerCard, PeerScheme
 
 
@@ -102,21 +103,6 @@ class _ExpectedCapabilities(Struct, rename="camel"):
     extensions: list[dict[str, Any]] = []
 
 
-class _ExpectedSkill(Struct, rename="camel"):
-    id: str
-    name: str
-    description: str
-    tags: list[str]
-    examples: list[str] = []
-    input_modes: list[str] = []
-    output_modes: list[str] = []
-
-
-class _ExpectedProvider(Struct):
-    organization: str
-    url: str
-
-
 class _ExpectedSignature(Struct):
     protected: str
     signature: str
@@ -130,10 +116,10 @@ _REQUIRED: dict[str, Any] = {
     "capabilities": _ExpectedCapabilities,
     "defaultInputModes": list[str],
     "defaultOutputModes": list[str],
-    "skills": list[_ExpectedSkill],
+    "skills": list[Skill],
 }
 _OPTIONAL: dict[str, Any] = {
-    "provider": _ExpectedProvider,
+    "provider": Provider,
     "documentationUrl": str,
     "iconUrl": str,
     "securitySchemes": dict[str, dict[str, Any]],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 from typing import Annotated, Any
 
@@ -9,7 +10,7 @@ import msgspec
 import typer
 
 from trunkline.cli.admin import Operator, checked_id
-from trunkline.cli.console import one_line, print_fields, print_json
+from trunkline.cli.console import field_lines, one_line
 from trunkline.cli.parsing import Commands, Count, Several, Tenant
 from trunkline.errors import Misuse
 from trunkline.fleet.ceremonies.ceremony import CEREMONY_ID
@@ -28,6 +29,7 @@ _LABELS = {
     "overlap": "overlap", "misfire": "misfire", "jitterMs": "jitter (ms)", "timeoutMs": "timeout (ms)",
     "notifyChannel": "channel", "notifyWebhook": "webhook", "nextFires": "next fires",
 }  # fmt: skip
+_checked = partial(checked_id, CEREMONY_ID, "ceremony", "ceremony list")
 
 
 @commands.local("list")
@@ -50,10 +52,7 @@ def show(ceremony_id: CeremonyId, *, tenant: Tenant = "", operator: Operator) ->
     found = next((one for one in every if one["id"] == ceremony_id), None)
     if found is None:
         raise Misuse(f"there is no ceremony {ceremony_id!r}; trunkline ceremony list shows them")
-    if operator.as_json:
-        print_json(found, compact=True)
-    else:
-        print_fields({name: value for name, value in found.items() if value}, _LABELS)
+    operator.print(found, *field_lines({name: value for name, value in found.items() if value}, _LABELS))
 
 
 @commands.local("create")
@@ -93,15 +92,14 @@ def pause(ceremony_id: CeremonyId, *, tenant: Tenant = "", operator: Operator) -
 @commands.local("run")
 def run(ceremony_id: CeremonyId, *, tenant: Tenant = "", operator: Operator) -> None:
     """Begin a run now."""
-    started = _post(operator, tenant, f"{_named(ceremony_id)}/run", {})
-    told = f"run {started['runId']} has begun: task {started['taskId']}"
-    operator.print(started, told)
+    started = _post(operator, tenant, f"{_checked(ceremony_id)}/run", {})
+    operator.print(started, f"run {started['runId']} has begun: task {started['taskId']}")
 
 
 @commands.local("history")
 def history(ceremony_id: CeremonyId, *, tenant: Tenant = "", limit: Count = 20, operator: Operator) -> None:
     """List the runs of a ceremony, newest first, with what was skipped or missed."""
-    path = f"{CEREMONIES}/{_named(ceremony_id)}/runs"
+    path = f"{CEREMONIES}/{_checked(ceremony_id)}/runs"
     found = list(islice(operator.each(path, tenant=tenant, skipped="true"), limit))
     operator.print(found, *map(_run_row, found) if found else ("no runs",))
 
@@ -127,7 +125,7 @@ def _members(given: list[str] | None) -> dict[str, Any]:
 
 
 def _update(operator: Operator, tenant: str, ceremony_id: str, changes: dict[str, Any]) -> None:
-    made = _post(operator, tenant, f"{_named(ceremony_id)}/update", changes)
+    made = _post(operator, tenant, f"{_checked(ceremony_id)}/update", changes)
     operator.print(made, f"ceremony {made['id']} is {made['state']}: {_next(made)}")
 
 
@@ -138,7 +136,3 @@ def _post(operator: Operator, tenant: str, path: str, form: dict[str, Any]) -> A
 def _next(one: dict[str, Any]) -> str:
     fires = one["nextFires"]
     return f"next {fires[0]}" if fires else "nothing is planned"
-
-
-def _named(ceremony_id: str) -> str:
-    return checked_id(ceremony_id, CEREMONY_ID.fullmatch(ceremony_id), "ceremony", "ceremony list")

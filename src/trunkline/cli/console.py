@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -58,12 +58,12 @@ def print_block(label: str, text: str) -> None:
     print("\n".join([f"{label}:", *(f"{_INDENT}{each}" for each in lines), ""]), flush=True)
 
 
-def print_fields(found: Mapping[str, Any], labels: Mapping[str, str]) -> None:
-    """Print the members that have a label, a line each; what is no text as JSON, an empty text not at all."""
+def field_lines(found: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[str]:
+    """The members that have a label, a line each; what is no text as JSON, an empty text not at all."""
     for name, label in labels.items():
         value = found.get(name, "")
         if text := value if isinstance(value, str) else msgspec.json.encode(value).decode():
-            print_field(label, text)
+            yield f"{label}: {one_line(text)}"
 
 
 def print_json(value: object, *, compact: bool = False) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from itertools import islice
 from typing import Annotated
 
@@ -20,12 +21,17 @@ from trunkline.server.admin import PREFIX
 from trunkline.store.records import DeliveryRecord
 from trunkline.wire.spellings import timestamp
 
-_ID = re.compile("[_-]*[A-Za-z0-9][A-Za-z0-9_-]*")
 commands = Commands()
+_ID = re.compile("[_-]*[A-Za-z0-9][A-Za-z0-9_-]*")
+_checked = partial(checked_id, _ID, "delivery", "deliveries list")
 OfTask = Annotated[str, typer.Option("--task", metavar="ID", help="Only those of this task.")]
 DELIVERIES = PREFIX + "deliveries"
 # Wider than any row: where a terminal is narrower its lines wrap, and nothing is left out.
 _WIDE = 250
+_LABELS = {
+    "id": "id", "tenant": "tenant", "task_id": "task", "seq": "event", "target": "config", "host": "target",
+    "state": "state", "attempts": "tries", "note": "last answer", "at": "last try", "due": "next try",
+}  # fmt: skip
 _COLOURS = {"pending": "yellow", "done": "green", "dead": "red", "dropped": "dim"}
 
 
@@ -63,22 +69,10 @@ def show(delivery_id: ListedId, *, operator: Operator) -> None:
     found = next((one for one in every if one.id == delivery_id), None)
     if found is None:
         raise Misuse(f"there is no delivery {delivery_id}; trunkline deliveries list shows them")
-    lines = {
-        "id": found.id,
-        "tenant": found.tenant,
-        "task": found.task_id,
-        "event": str(found.seq),
-        "config": found.target,
-        "target": found.host,
-        "state": found.state,
-        "tries": str(found.attempts),
-        "last answer": found.note,
-        "last try": _time(found.at),
-        "next try": _time(found.due),
-    }
+    times = {"at": _time(found.at), "due": _time(found.due)}
     # A config's id is its caller's, who may have put anything printable into it.
-    rows = [f"{name:<12} {text}".rstrip() for name, text in lines.items()]
-    operator.print(found, *rows)
+    known = [(label, times.get(name, getattr(found, name))) for name, label in _LABELS.items()]
+    operator.print(found, *[f"{label:<12} {text}".rstrip() for label, text in known])
 
 
 @commands.local("replay")
@@ -99,10 +93,6 @@ def replay(
     else:
         Operator(store).ask("POST", f"{DELIVERIES}/{_checked(delivery_id)}:replay")
         print(f"delivery {delivery_id} is due again")
-
-
-def _checked(delivery_id: str) -> str:
-    return checked_id(delivery_id, _ID.fullmatch(delivery_id), "delivery", "deliveries list")
 
 
 def _time(moment: int | None) -> str:

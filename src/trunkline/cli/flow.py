@@ -1,8 +1,9 @@
-"""`trunkline flow validate|sign`: what can be done with a definition before anything runs it."""
+"""`trunkline flow validate|sign|serve|mcp`: definitions before anything runs them, and servers of runs."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from functools import cached_property
 from pathlib import Path
@@ -12,8 +13,12 @@ import msgspec
 import typer
 
 from trunkline.cli.console import one_line, print_json, print_notice
-from trunkline.cli.parsing import Commands
+from trunkline.cli.flow_operations import McpConfig, local_flows, operator_of
+from trunkline.cli.parsing import Commands, Several
+from trunkline.cli.serve import AnySetting, BindHost, assigned, serve_alone
+from trunkline.config import Settings, environment, load
 from trunkline.errors import FlowInvalid, Misuse
+from trunkline.flow.control import Control
 from trunkline.flow.definition.diagnostics import Diagnostic, told
 from trunkline.flow.definition.document import Definition
 from trunkline.flow.definition.programs import program_rules
@@ -22,12 +27,22 @@ from trunkline.flow.definition.signing import private_key, sign, written_public_
 from trunkline.flow.definition.source import line_at, positions, read_source
 from trunkline.flow.definition.warnings import warnings
 from trunkline.flow.jq.filters import Filters
+from trunkline.flow.operator import PREFIX, OperatorConfig
+from trunkline.flow.port import FlowCaller
+from trunkline.hub.flow_host import FlowHost
+from trunkline.store.url import shown
 from trunkline.yaml_reader import FILE_LIMIT, YamlPosition, read_text
 
+log = logging.getLogger("trunkline")
 commands = Commands()
 DefinitionFile = Annotated[
     str, typer.Argument(metavar="FILE|-", help="The definition, in JSON or YAML; - is standard input.")
 ]
+PORT = 8787
+EngineStore = Annotated[
+    str, typer.Option("--store", metavar="URL|memory|sqlite", help="Where runs are kept; memory unless told.")
+]
+StorePath = Annotated[str, typer.Option(metavar="FILE", help="The file of the store `sqlite`.")]
 
 
 class Written:
@@ -54,14 +69,6 @@ class Written:
     def _positions(self) -> YamlPosition | None:
         return positions(self._text, self.name)
 
-    def definition(self) -> Definition:
-        """The definition.
-
-        Raises:
-            FlowInvalid: it breaks a rule.
-        """
-        return read_definition(self.document)
-
 
 @commands.local("validate")
 def validate(
@@ -75,7 +82,7 @@ def validate(
     definition: Definition | None = None
     doubts: list[Diagnostic] = []
     try:
-        definition = written.definition()
+        definition = read_definition(written.document)
         wrong = asyncio.run(_program_faults(definition))
         doubts = warnings(definition.document)
     except FlowInvalid as error:
@@ -105,7 +112,7 @@ def sign_definition(
 ) -> None:
     """Print a definition with a signature in it; the public key goes to standard error."""
     written = Written(file)
-    written.definition()
+    read_definition(written.document)
     private = private_key(_file(key), key)
     print_json(sign(cast("dict[str, Any]", written.document), private, key_id))
     print_notice("Public key", msgspec.json.encode({key_id: written_public_key(private)}).decode())
@@ -134,3 +141,78 @@ def _standard_input() -> str:
         return found.decode()
     except UnicodeDecodeError as error:
         raise Misuse(f"standard input: {error}") from None
+
+
+@commands.local("serve")
+def serve(
+    *,
+    host: BindHost = None,
+    port: Annotated[int | None, typer.Option(help="Port to bind to; 8787 unless told.")] = None,
+    store: EngineStore = "",
+    store_path: StorePath = "",
+    mcp_config: McpConfig = "",
+    key: Annotated[Several, typer.Option(help="A key that callers must send; repeatable.")] = None,
+    settings: AnySetting = None,
+) -> None:
+    """Serve workflows over REST until interrupted, without any agents."""
+    place = {"host": host, "port": _port() if port is None else port, "store": store_url(store, store_path)}
+    given = {**place, "keys": key or None, **assigned(settings)}
+    chosen = load({}, given)
+    if chosen.workers != 1:
+        raise Misuse("workflows are served by one process: leave workers at 1, and start another one beside")
+    config = operator_of(chosen, mcp_config)
+    serve_alone(FlowHost(config, given).host, has_keys=bool(config.tokens))
+
+
+@commands.local("mcp")
+def serve_mcp(*, store: EngineStore = "", store_path: StorePath = "", mcp_config: McpConfig = "") -> None:
+    """Serve workflows to an MCP client over standard input and output, as seven tools."""
+    # Standard output is the protocol's.
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s", force=True)
+    chosen = load({}, {"store": store_url(store, store_path)})
+    config = operator_of(chosen, mcp_config)
+    try:
+        asyncio.run(_serve_tools(chosen, config))
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+async def _serve_tools(settings: Settings, config: OperatorConfig) -> None:
+    from mcp.server.stdio import stdio_server
+
+    from trunkline.flow.mcp_server import FlowTools
+
+    if config.tokens:
+        log.warning("flow.tokens_unused reason=stdio: whoever starts this process may do everything")
+    async with local_flows(settings.store, config) as flows:
+        log.info("flow.mcp store=%s", shown(settings.store))
+        served = FlowTools(Control(flows.port, FlowCaller(), config.signatures)).server()
+        async with stdio_server() as (read, write):
+            await served.run(read, write, served.create_initialization_options())
+
+
+def store_url(store: str, path: str) -> str:
+    """The store that is meant: by a URL, or by the words that other engines know.
+
+    Raises:
+        Misuse: `sqlite` is named without a file.
+    """
+    known = environment(PREFIX)
+    store = store or known.get(f"{PREFIX}STORE", "").strip() or "memory"
+    path = path or known.get(f"{PREFIX}STORE_PATH", "").strip()
+    if store == "memory":
+        return "memory:"
+    if store != "sqlite":
+        return store
+    if not path:
+        raise Misuse(f"the store sqlite needs a file: give --store-path or {PREFIX}STORE_PATH")
+    return "memory:" if path == ":memory:" else f"sqlite:///{path}"
+
+
+def _port() -> int:
+    text = environment(PREFIX).get(f"{PREFIX}REST_PORT", "").strip()
+    if not text:
+        return PORT
+    if not text.isdigit() or not 0 <= int(text) < 65536:
+        raise Misuse(f"{PREFIX}REST_PORT is a port, not {text!r}")
+    return int(text)

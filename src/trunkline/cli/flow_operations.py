@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import typer
 
@@ -36,34 +36,25 @@ McpConfig = Annotated[
 _LIMITS = Limits(park_after_s=0.05)
 
 
-class FlowOperations(Protocol):
-    """Performs the operations on workflow runs: on the store itself, or by the server that has it open."""
-
-    async def call(self, operation: str, given: dict[str, Any]) -> dict[str, Any]:
-        """Perform one of the seven operations of `Control` by its name; gives its answer."""
-        ...
-
-    async def events(self, execution_id: str, from_seq: int = 1, limit: int = 100) -> dict[str, Any]:
-        """A page of the rows of a run."""
-        ...
-
-
 class StoreOperations:
-    """Operations right on a store."""
+    """Operations on workflow runs right on a store, as `FlowClient` has a server perform them."""
 
     def __init__(self, port: FlowPort, signatures: SignaturePolicy) -> None:
         self._port = port
         self._control = Control(port, FlowCaller(), signatures)
 
     async def call(self, operation: str, given: dict[str, Any]) -> dict[str, Any]:
-        """See `FlowOperations`."""
+        """Perform one of the seven operations of `Control` by its name; gives its answer."""
         return await self._control.call(operation, given)
 
     async def events(self, execution_id: str, from_seq: int = 1, limit: int = 100) -> dict[str, Any]:
-        """See `FlowOperations`."""
+        """A page of the rows of a run."""
         rows = await self._port.rows(FlowCaller(), execution_id, from_seq=from_seq, limit=limit + 1)
         told: dict[str, Any] = {"events": [shown_row(row) for row in rows[:limit]]}
         return {**told, "next_cursor": str(rows[limit].seq)} if len(rows) > limit else told
+
+
+FlowOperations = StoreOperations | FlowClient
 
 
 @asynccontextmanager

@@ -18,6 +18,7 @@ from rich.tree import Tree
 from trunkline.cli.admin import Operator
 from trunkline.cli.console import (
     escape_controls,
+    field_lines,
     one_line,
     print_field,
     print_json,
@@ -30,6 +31,7 @@ from trunkline.clock import Ids
 from trunkline.errors import FlowRefused, Misuse
 from trunkline.flow.definition.document import Definition
 from trunkline.flow.definition.drawing import Branch, edges, mermaid, tree
+from trunkline.flow.definition.read import read_definition
 
 _LOOK_S = 0.1
 _MARKS = {"done": "✓", "failed": "✗", "running": "●", "waiting": "…", "cancelled": "-"}
@@ -142,12 +144,8 @@ def _leave(operator: Operator, found: dict[str, Any]) -> NoReturn:
     if operator.as_json:
         print_json(found)
     else:
-        for name, label in _LABELS.items():
-            if name in found:
-                value = found[name]
-                print_field(label, value if isinstance(value, str) else msgspec.json.encode(value).decode())
-        hint = _hint(found)
-        if hint:
+        print(*field_lines(found, _LABELS), sep="\n")
+        if hint := _hint(found):
             print_notice("Next", hint)
     raise typer.Exit(int(found.get("status") == "failed"))
 
@@ -165,7 +163,7 @@ def graph(
     """Draw a definition or a run of it: a tree in the terminal, or a Mermaid chart for a page."""
     if form not in {"tree", "mermaid"}:
         raise Misuse(f"--format is tree or mermaid, not {form!r}")
-    definition = Written(file).definition()
+    definition = read_definition(Written(file).document)
     states = states_of(_history(operator, run, 1, None)) if run else None
     if operator.as_json and states is not None:
         print_json(states)
@@ -202,7 +200,7 @@ def run(
         starting = asyncio.ensure_future(_rested(operations, order))
         if operator.as_json or not sys.stderr.isatty():
             return await starting
-        return await show_tree(starting, operations, written.definition(), execution_id)
+        return await show_tree(starting, operations, read_definition(written.document), execution_id)
 
     _leave(operator, _perform(operator, work, manifest=mcp_config))
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trunkline.cli.admin import INBOX, Operator
-from trunkline.cli.console import one_line, print_fields, print_json, watch_page
+from trunkline.cli.console import field_lines, one_line, watch_page
 from trunkline.cli.parsing import Commands, Count, OfTenant, Watch
 from trunkline.errors import Misuse
 from trunkline.log.ids import is_task_id
@@ -71,10 +71,7 @@ def show(task_id: AskingTask, *, tenant: OfTenant = "", operator: Operator) -> N
     for state in ("open", "closed"):
         for one in operator.each(INBOX, state=state, tenant=tenant):
             if one["taskId"] == task_id:
-                if operator.as_json:
-                    print_json(one, compact=True)
-                else:
-                    print_fields(one, _LABELS)
+                operator.print(one, *field_lines(one, _LABELS))
                 return
     raise Misuse(f"task {task_id!r} asks nothing; trunkline inbox list shows what is asked")
 

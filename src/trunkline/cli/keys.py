@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -12,8 +13,8 @@ from trunkline.cli.parsing import Commands, ListedId, Several, StoreUrl
 from trunkline.errors import Misuse
 from trunkline.server.admin import PREFIX, KeyOrder, Rotation
 
-_ID = re.compile("[A-Za-z0-9]+")
 commands = Commands()
+_checked = partial(checked_id, re.compile("[A-Za-z0-9]+"), "key", "keys list")
 _COLUMNS = ("id", "owner", "tenant", "scopes", "state", "created", "expires")
 
 
@@ -88,12 +89,7 @@ def _print_made(operator: Operator, made: Any, *more: str) -> None:
     key = made["key"]
     until = f", until {key['expires']}" if key["expires"] else ""
     told = f"key {key['id']} of {key['owner']} (tenant {key['tenant']}): {_cell(key['scopes'])}{until}"
-    lines = (told, f"\n  {made['token']}\n", "It is shown this once.", *more)
-    operator.print(made, *lines)
-
-
-def _checked(key_id: str) -> str:
-    return checked_id(key_id, _ID.fullmatch(key_id), "key", "keys list")
+    operator.print(made, told, f"\n  {made['token']}\n", "It is shown this once.", *more)
 
 
 def _cell(value: str | list[str]) -> str:

@@ -65,7 +65,7 @@ _MODULES = {
     **dict.fromkeys(("stream", "watch"), "send"),
     **dict.fromkeys(("get", "list", "cancel"), "task"),
     **dict.fromkeys(("dispatch", "route", "a2a"), "routing"),
-    "push": "task:push-config", "new": "project", "flow": "flow flow_runs flow_serve", "demo": "doctor",
+    "push": "task:push-config", "new": "project", "flow": "flow flow_runs", "demo": "doctor",
     "completion": "tool", "help": "tool", "config": "tool", "auth": "login",
 }  # fmt: skip
 

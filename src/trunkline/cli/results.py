@@ -8,9 +8,11 @@ from __future__ import annotations
 import base64
 import binascii
 import sys
+from itertools import groupby
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from trunkline.cli.console import (
     clear_progress,
@@ -98,37 +100,27 @@ def show_event(notice: Notice, fresh: str, *, verbose: bool, skill: str = "") ->
         if answer.status.message is not None:
             _show_parts(answer.status.message.parts, "Status", verbose=verbose)
     else:
-        _show_artifact_head(answer.artifact, verbose=verbose)
-        if fresh:
-            print_block("Text", fresh)
-        _show_parts([part for part in answer.artifact.parts if part.text is None], "Text", verbose=verbose)
+        others = [part for part in answer.artifact.parts if part.text is None]
+        texts = [Part(text=fresh)] if fresh else []
+        _show_artifact(replace(answer.artifact, parts=(*texts, *others)), verbose=verbose)
 
 
 def _show_artifact(artifact: Artifact, *, verbose: bool) -> None:
-    _show_artifact_head(artifact, verbose=verbose)
-    _show_parts(artifact.parts, "Text", verbose=verbose)
-
-
-def _show_artifact_head(artifact: Artifact, *, verbose: bool) -> None:
     print_field("Artifact", f"{artifact.artifact_id} {f'({artifact.name})' if artifact.name else ''}")
     if verbose:
         print_given(Description=artifact.description)
         _show_metadata(artifact.metadata)
+    _show_parts(artifact.parts, "Text", verbose=verbose)
 
 
 def _show_parts(parts: tuple[Part, ...] | list[Part], label: str, *, verbose: bool) -> None:
     """Texts that follow each other are one text, unless every part is wanted."""
-    run: list[str] = []
-    for part in parts:
-        if part.text is not None and not verbose:
-            run.append(part.text)
-            continue
-        if run:
-            print_block(label, "".join(run))
-            run = []
-        _show_part(part, label, verbose=verbose)
-    if run:
-        print_block(label, "".join(run))
+    for joined, run in groupby(parts, lambda part: part.text is not None and not verbose):
+        if joined:
+            print_block(label, "".join([part.text or "" for part in run]))
+        else:
+            for part in run:
+                _show_part(part, label, verbose=verbose)
 
 
 def _show_part(part: Part, label: str, *, verbose: bool) -> None:
@@ -188,12 +180,12 @@ def show_result(session: Session, result: Result, *, wrapped: bool, wanted: Task
     config = session.config
     if config.as_json:
         print_json(encode_result(result, wrapped=wrapped), compact=config.flag("stream"))
-    elif result.task is not None:
-        history = config.count("history") is not None
-        show_task(result.task, verbose=config.flag("verbose"), history=history)
-        _show_next(session, result)
-    elif result.message is not None:
-        show_message(result.message, verbose=config.flag("verbose"))
+    else:
+        if result.task is not None:
+            history = config.count("history") is not None
+            show_task(result.task, verbose=config.flag("verbose"), history=history)
+        elif result.message is not None:
+            show_message(result.message, verbose=config.flag("verbose"))
         _show_next(session, result)
     if result.state is not wanted:
         warn(result)

@@ -36,9 +36,8 @@ MISSING = "no agent is named: give its URL first, or -a REF, or set A2ACLI_AGENT
 
 
 class AgentTarget(Struct, frozen=True):
-    """The agent of a command: as it was named, its URL, and its card where that was a file."""
+    """The agent of a command: its URL, and its card where that was a file."""
 
-    given: str
     url: str
     card: PeerCard | None = None
 
@@ -92,16 +91,16 @@ def resolve_target(agent: str) -> AgentTarget:
     if agent.startswith(("http://", "https://")):
         if not urlsplit(agent).hostname:
             raise Misuse(f"{agent!r} names no host")
-        return AgentTarget(agent, agent)
+        return AgentTarget(agent)
     path = _path(agent)
     if path is not None:
-        return _from_file(agent, path)
+        return _from_file(path)
     host = urlsplit(f"//{agent}").netloc
     if not host or any(sign.isspace() for sign in agent):
         raise Misuse(f"{agent!r} is no agent: give a host, a URL or the file of a card")
     name = host.rpartition(":")[0] or host
     scheme = "http" if {host, name} & _LOOPBACK else "https"
-    return AgentTarget(agent, f"{scheme}://{agent}")
+    return AgentTarget(f"{scheme}://{agent}")
 
 
 def _path(agent: str) -> Path | None:
@@ -112,7 +111,7 @@ def _path(agent: str) -> Path | None:
     return path if looks or path.is_file() else None
 
 
-def _from_file(agent: str, path: Path) -> AgentTarget:
+def _from_file(path: Path) -> AgentTarget:
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -120,7 +119,7 @@ def _from_file(agent: str, path: Path) -> AgentTarget:
     card = read_card(raw)
     if not card.interfaces:
         raise Unreadable(f"{path}: the card names no interface")
-    return AgentTarget(agent, card.interfaces[0].url, card)
+    return AgentTarget(card.interfaces[0].url, card)
 
 
 def http_client_for(target: AgentTarget, config: ClientConfiguration) -> SocketHttpClient:

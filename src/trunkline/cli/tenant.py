@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from itertools import islice
 from typing import Annotated, Any, TypedDict, Unpack, cast
 
@@ -14,8 +15,8 @@ from trunkline.cli.parsing import Commands, Count, Several
 from trunkline.errors import Misuse
 from trunkline.gateway.mounts import AUDIT, TENANTS
 
-_ID = re.compile("[A-Za-z0-9._-]*")
 commands = Commands()
+_checked = partial(checked_id, re.compile("[A-Za-z0-9._-]*"), "tenant", "tenant list")
 TenantId = Annotated[str, typer.Argument(metavar="TENANT", help="The id of the tenant.")]
 Limit = Annotated[int | None, typer.Option(help="A number above 0.")]
 AsTheHub = Annotated[bool, typer.Option("--none", help="As the hub has it for every tenant.")]
@@ -117,8 +118,7 @@ def rotate(tenant: TenantId, *, operator: Operator) -> None:
 def delete(tenant: TenantId, *, operator: Operator) -> None:
     """Disable a tenant for good; its data goes after retention, the audit stays."""
     gone = operator.ask("DELETE", _path(tenant))
-    told = f"tenant {gone['id']} is deleted; its data goes with retention"
-    operator.print(gone, told)
+    operator.print(gone, f"tenant {gone['id']} is deleted; its data goes with retention")
 
 
 @commands.local("audit")
@@ -153,4 +153,4 @@ def _listed(value: object) -> str:
 
 
 def _path(tenant: str) -> str:
-    return f"{TENANTS}/{checked_id(tenant, _ID.fullmatch(tenant), 'tenant', 'tenant list')}"
+    return f"{TENANTS}/{_checked(tenant)}"
