@@ -75,7 +75,8 @@ def _unquoted(text: str) -> str:
     return re.split(r"\s+#", text, maxsplit=1)[0]
 
 
-_OTHERS = 0o077
+# Of the mode of a file: whoever is not its owner.
+OTHERS = 0o077
 FLAG, ENVIRONMENT, DEFAULT = "flag", "environment", "default"
 _PIECE = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|)")
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -156,7 +157,7 @@ def load_configuration(flags: Mapping[str, Any]) -> ClientConfiguration:
     unknown = {name for _, layer in layers for name in layer if name not in known}
     secret = {option.variable for option in OPTIONS.values() if option.kind == "secret"}
     holding = [where for where, layer in layers[1:] if secret & {name for name in layer if layer[name]}]
-    exposed = [where for where in holding if Path(where).stat().st_mode & _OTHERS]
+    exposed = [where for where in holding if Path(where).stat().st_mode & OTHERS]
     file = _found_file(flags, layers)
     read = {name: _configured(option, {}, layers[1:2]) for name, option in OPTIONS.items()} if file else {}
     found = {name: value for name, value in read.items() if value.source == file}

@@ -106,10 +106,9 @@ def check(folder: str) -> list[str]:
     ]
     if (workspace / CEREMONIES).is_dir():
         looks.append(CeremonyFiles(workspace / CEREMONIES, lambda _found, _faults: None).start)
-    if (workspace / MOCKS).exists():
-        looks.append(partial(load_scenarios, workspace / MOCKS))
-    if (workspace / MCP_FILE).exists():
-        looks.append(partial(load_manifest, workspace / MCP_FILE))
+    for name, load in ((MOCKS, load_scenarios), (MCP_FILE, load_manifest)):
+        if (workspace / name).exists():
+            looks.append(partial(load, workspace / name))
     wrong: list[str] = []
     for look in looks:
         try:

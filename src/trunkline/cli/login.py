@@ -50,16 +50,15 @@ async def login(session: Session) -> None:
     if not client_id:
         raise Misuse("--client-id says who logs in, as the authorization server knows it")
     scopes = config.items("scope") or flow.scopes
-    if flow.kind == CLIENT and not token_url and config.secret("client-secret") is not None:
-        _check_token_url(session.target.url, flow.token_url)
-    secret = config.secret("client-secret")
+    url, secret = session.target.url, config.secret("client-secret")
+    if flow.kind == CLIENT and not token_url and secret is not None:
+        _check_token_url(url, flow.token_url)
     http_client = session.http_client(Redaction([secret.reveal()] if secret else []))
     try:
         async with session.time_limit("nobody approved the login in time"):
             token = await _granted(session, http_client, flow, scopes)
     finally:
         await http_client.close()
-    url = session.target.url
     kept = made(token, KeptToken("", flow.token_url, client_id, flow.kind, scopes=scopes))
     tokens = TokenFile()
     tokens.keep(url, kept)

@@ -8,14 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from trunkline.cli.configuration import config_folder
+from trunkline.cli.configuration import OTHERS, config_folder
 from trunkline.cli.private_file import write_private
 from trunkline.client.oauth import Token, post_form, read_token, refusal_of, request_token
 from trunkline.clock import now_ms
@@ -23,9 +22,11 @@ from trunkline.config import LONGEST_S, Secret
 from trunkline.errors import Misuse, Unauthenticated, Unreadable
 from trunkline.net.egress import shown
 from trunkline.net.http import HttpClient
+from trunkline.wire.error_reader import as_object
 from trunkline.wire.peer_card import PeerCard
 
 DEVICE, CLIENT = "device", "client"
+_KINDS = {"deviceCode": DEVICE, "deviceAuthorization": DEVICE, "clientCredentials": CLIENT}
 _DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 # RFC 8628: unless told, ask every five seconds; when it is too often, five seconds more.
 _INTERVAL_S = 5.0
@@ -57,30 +58,16 @@ class DeviceCode(Struct, frozen=True):
 def flows_of(card: PeerCard) -> list[OAuthFlow]:
     """The flows that a card declares and a command line can do, device code first."""
     found: list[OAuthFlow] = []
-    for scheme in _object(card.document.get("securitySchemes")).values():
-        inner = _object(scheme)
-        inner = _object(inner.get("oauth2SecurityScheme")) or inner
-        found.extend(_declared(_object(inner.get("flows"))))
+    for scheme in as_object(card.document.get("securitySchemes")).values():
+        inner = as_object(as_object(scheme).get("oauth2SecurityScheme")) or as_object(scheme)
+        flows = as_object(inner.get("flows"))
+        for name, kind in _KINDS.items():
+            flow = as_object(flows.get(name))
+            token_url, device_url = flow.get("tokenUrl", ""), flow.get("deviceAuthorizationUrl", "")
+            if token_url and (device_url or kind == CLIENT):
+                scopes = tuple(as_object(flow.get("scopes")))
+                found.append(OAuthFlow(kind, str(token_url), str(device_url), scopes))
     return sorted(found, key=lambda flow: flow.kind != DEVICE)
-
-
-def _object(value: object) -> dict[str, Any]:
-    """A card is a stranger's; what is no object there is taken for an empty one."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _declared(flows: dict[str, Any]) -> list[OAuthFlow]:
-    found: list[OAuthFlow] = []
-    for name, kind in (
-        ("deviceCode", DEVICE),
-        ("deviceAuthorization", DEVICE),
-        ("clientCredentials", CLIENT),
-    ):
-        told = _object(flows.get(name))
-        token_url, device_url = told.get("tokenUrl", ""), told.get("deviceAuthorizationUrl", "")
-        if token_url and (device_url or kind == CLIENT):
-            found.append(OAuthFlow(kind, str(token_url), str(device_url), tuple(_object(told.get("scopes")))))
-    return found
 
 
 async def ask_device(
@@ -146,7 +133,6 @@ async def ask_client(
 NAME = "tokens.json"
 # A token that runs out on the way is of no use.
 _SKEW_MS = 30_000
-_OTHERS = 0o077
 
 
 class KeptToken(Struct, frozen=True, omit_defaults=True):
@@ -206,7 +192,7 @@ class TokenFile:
 
     def _read(self) -> dict[str, KeptToken]:
         try:
-            if self.path.stat().st_mode & _OTHERS:
+            if self.path.stat().st_mode & OTHERS:
                 raise Misuse(
                     f"{self.path} can be read by others: chmod 600 it, or remove it and log in again"
                 )

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property, partial
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from trunkline import errors as e
 from trunkline.cli.configuration import DEFAULT, FLAG, ClientConfiguration
@@ -19,7 +19,6 @@ from trunkline.cli.target import (
     binding_names,
     check_insecure,
     credentials_from,
-    http_client_for,
     is_target_found,
     only_target,
     protocol_version,
@@ -32,7 +31,9 @@ from trunkline.cli.target import (
 from trunkline.cli.wire_trace import Redaction, WireTrace
 from trunkline.client.client import Client
 from trunkline.config import Secret
+from trunkline.net.egress import Egress
 from trunkline.net.http import HttpClient
+from trunkline.net.http_client import SocketHttpClient
 from trunkline.wire.peer_card import PeerCard
 
 
@@ -231,7 +232,9 @@ class Session:
 
     def http_client(self, redaction: Redaction) -> HttpClient:
         """An HTTP client for the agent's host; with --debug it shows the wire without what is redacted."""
-        plain = http_client_for(self.target, self.config)
+        # It may call the host that was named, and no other.
+        egress = Egress(hosts=[urlsplit(self.target.url).hostname or ""])
+        plain = SocketHttpClient(egress, verify=not self.config.flag("insecure"))
         return WireTrace(plain, redaction) if self.config.flag("debug") else plain
 
 

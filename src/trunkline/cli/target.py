@@ -16,8 +16,6 @@ from trunkline.cli.console import print_notice
 from trunkline.cli.options import OPTIONS
 from trunkline.config import Secret, secret_text
 from trunkline.errors import Misuse, RouteNotFound, Unreadable
-from trunkline.net.egress import Egress
-from trunkline.net.http_client import SocketHttpClient
 from trunkline.wire.peer_card import PeerCard, read_card
 
 _SCHEMES = ("http://", "https://", "file://")
@@ -120,12 +118,6 @@ def _from_file(path: Path) -> AgentTarget:
     if not card.interfaces:
         raise Unreadable(f"{path}: the card names no interface")
     return AgentTarget(card.interfaces[0].url, card)
-
-
-def http_client_for(target: AgentTarget, config: ClientConfiguration) -> SocketHttpClient:
-    """An HTTP client that may call the host that was named, and no other."""
-    host = urlsplit(target.url).hostname or ""
-    return SocketHttpClient(Egress(hosts=[host]), verify=not config.flag("insecure"))
 
 
 def service_headers(config: ClientConfiguration) -> dict[str, str]:

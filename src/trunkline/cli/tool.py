@@ -10,7 +10,7 @@ from typer.completion import get_completion_inspect_parameters, shell_complete
 
 from trunkline.cli.configuration import DEFAULT, ConfiguredValue, load_configuration
 from trunkline.cli.console import print_field, print_json
-from trunkline.cli.failure import CommandFailure, failure_of, is_json_asked, print_failure
+from trunkline.cli.failure import CommandFailure, print_failure
 from trunkline.cli.oauth import TokenFile
 from trunkline.cli.options import CALLING, COMPLETING, OPTIONS
 from trunkline.cli.parsing import Commands, Invocation, Several
@@ -28,7 +28,7 @@ def script(
 ) -> None:
     """Print the script that makes a shell complete commands and flags."""
     if shell not in SHELLS:
-        raise _misused(f"no completion for {shell}: choose {', '.join(SHELLS)}")
+        raise Misuse(f"no completion for {shell}: choose {', '.join(SHELLS)}")
     register_shells()
     shell_complete(ctx.find_root().command, {}, "trunkline", COMPLETING, f"source_{shell}")
 
@@ -49,29 +49,21 @@ def usage(
     for word in words or []:
         known = getattr(found.command, "commands", {})
         if word not in known:
-            raise _misused(f"there is no command {' '.join(words or [])!r}", hint="trunkline help")
+            missing = f"there is no command {' '.join(words or [])!r}"
+            failure = CommandFailure("A2ACLI_ERR_USAGE", missing, "trunkline help")
+            print_failure(failure, as_json=False)
+            raise typer.Exit(failure.exit)
         command = root.command.loaded(word) if found is root else known[word]
         found = type(root)(command, parent=found, info_name=word)
     print(found.get_help())
 
 
-def _misused(message: str, hint: str = "") -> typer.Exit:
-    failure = CommandFailure("A2ACLI_ERR_USAGE", message, hint)
-    print_failure(failure, as_json=False)
-    return typer.Exit(failure.exit)
-
-
 @settings.parsed("show", *CALLING, "context-id", "task-id", "wait", "async", "poll-interval", arguments="")
 def show(invocation: Invocation) -> None:
     """Show every option that applies, with where it comes from. Changes nothing."""
-    try:
-        config = load_configuration(invocation.flags)
-        tokens = TokenFile()
-        logins = tokens.origins()
-    except Misuse as error:
-        failure = failure_of(error)
-        print_failure(failure, as_json=is_json_asked(invocation.flags))
-        raise typer.Exit(failure.exit) from None
+    config = load_configuration(invocation.flags)
+    tokens = TokenFile()
+    logins = tokens.origins()
     found = {name: config.values[name] for name, option in OPTIONS.items() if option.lasting}
     if config.as_json:
         shown: dict[str, Any] = {

@@ -42,8 +42,7 @@ class Gate:
 _gate = Gate()
 
 
-async def _echo(turn: Turn, argument: str) -> None:
-    del argument
+async def _echo(turn: Turn, _argument: str) -> None:
     await turn.artifact(text=turn.text, name="echo")
 
 
@@ -77,10 +76,8 @@ async def _sleep(turn: Turn, argument: str) -> None:
 
 
 async def _count(turn: Turn, argument: str) -> None:
-    how_many, _, pause = argument.partition(" ")
-    count = _number(turn, how_many, "count N MS")
-    pause_s = _number(turn, pause or "0", "count N MS", kind=float) / 1000
-    for number in range(1, count + 1):
+    numbers, pause_s = _pace(turn, argument, "count N MS")
+    for number in numbers:
         await turn.write(f"{number} ")
         await asyncio.sleep(pause_s)
 
@@ -99,8 +96,7 @@ async def _fail(turn: Turn, argument: str) -> None:
     turn.fail(argument or "This task was asked to fail.")
 
 
-async def _raise(turn: Turn, argument: str) -> None:
-    del turn
+async def _raise(_turn: Turn, argument: str) -> None:
     raise RuntimeError(argument or "raised on request")
 
 
@@ -108,21 +104,18 @@ async def _reject(turn: Turn, argument: str) -> None:
     turn.reject(argument or "This task was asked to be rejected.")
 
 
-async def _toolerror(turn: Turn, argument: str) -> None:
-    del argument
+async def _toolerror(turn: Turn, _argument: str) -> None:
     await turn.status("calling the tool `lookup`")
     await asyncio.sleep(0.05)
     # A completed task means that the goal was reached; a tool's error text is not a result.
     turn.fail("The tool `lookup` failed: connection refused.")
 
 
-async def _file(turn: Turn, argument: str) -> None:
-    del argument
+async def _file(turn: Turn, _argument: str) -> None:
     await turn.artifact(file=b"Hello, file.\n", name="file", filename="hello.txt", media_type="text/plain")
 
 
-async def _data(turn: Turn, argument: str) -> None:
-    del argument
+async def _data(turn: Turn, _argument: str) -> None:
     await turn.artifact(data={"answer": 42, "list": [1, 2, 3], "nothing": None}, name="data")
 
 
@@ -181,10 +174,8 @@ async def act(turn: Turn) -> Message | None:
 @agent.skill(tags=["demo", "durable"], examples=["8 100"], on_crash="resume")
 async def steps(turn: Turn) -> None:
     """Take N steps, MS milliseconds apart; those that are recorded are not taken again after a crash."""
-    how_many, _, pause = turn.text.partition(" ")
-    count = _number(turn, how_many, "N MS")
-    pause_s = _number(turn, pause or "0", "N MS", kind=float) / 1000
-    for number in range(1, count + 1):
+    numbers, pause_s = _pace(turn, turn.text, "N MS")
+    for number in numbers:
         await turn.write(await turn.step("step", _take, number))
         await asyncio.sleep(pause_s)
 
@@ -214,6 +205,13 @@ def echo(text: str) -> str:
 def add(a: int, b: int) -> dict[str, int]:
     """Add two numbers of a data part."""
     return {"sum": a + b}
+
+
+def _pace(turn: Turn, argument: str, usage: str) -> tuple[range, float]:
+    """The numbers from 1 to N, and the seconds that MS milliseconds are."""
+    how_many, _, pause = argument.partition(" ")
+    count = _number(turn, how_many, usage)
+    return range(1, count + 1), _number(turn, pause or "0", usage, kind=float) / 1000
 
 
 def _number(turn: Turn, text: str, usage: str, kind: type[int] | type[float] = int) -> int:

@@ -32,22 +32,19 @@ async def _keep_running(turn: Turn) -> None:
         await asyncio.sleep(0.25)
 
 
-async def _file(turn: Turn) -> None:
-    await turn.artifact(file=b"Generated file content", filename="output.txt", media_type="text/plain")
+async def _file(turn: Turn, content: bytes | str = b"Generated file content") -> None:
+    await turn.artifact(file=content, filename="output.txt", media_type="text/plain")
 
 
-async def _artifact(turn: Turn, prefix: str) -> None:
-    match prefix.removeprefix("tck-artifact-"):
-        case "file-url":
-            await turn.artifact(
-                file="https://example.com/output.txt", filename="output.txt", media_type="text/plain"
-            )
-        case "file":
-            await _file(turn)
-        case "data":
-            await turn.artifact(data={"key": "value", "count": 42})
-        case _:
-            await turn.artifact(text="Generated text content")
+async def _artifact(turn: Turn, kind: str) -> None:
+    if kind.startswith("file-url"):
+        await _file(turn, "https://example.com/output.txt")
+    elif kind.startswith("file"):
+        await _file(turn)
+    elif kind.startswith("data"):
+        await turn.artifact(data={"key": "value", "count": 42})
+    else:
+        await turn.artifact(text="Generated text content")
 
 
 async def _stream(turn: Turn, message_id: str) -> None:
@@ -76,8 +73,7 @@ async def act(turn: Turn) -> Message | None:
     if message_id.startswith("test-resubscribe-message-id"):
         await _keep_running(turn)
     elif message_id.startswith("tck-artifact-"):
-        prefixes = ("tck-artifact-file-url", "tck-artifact-file", "tck-artifact-data", "tck-artifact-text")
-        await _artifact(turn, next((one for one in prefixes if message_id.startswith(one)), ""))
+        await _artifact(turn, message_id.removeprefix("tck-artifact-"))
     elif message_id.startswith("tck-stream-"):
         await _stream(turn, message_id)
     else:
