@@ -44,7 +44,13 @@ async def send(session: Session) -> int:
     card = await session.compatible_card()
     client = session.client
     session.message_id = new_id()
-    sending = _sending(config, session.message_id)
+    sending: Sending = {
+        "skill": config.text("skill"),
+        "task_id": config.text("task-id"),
+        "context_id": config.text("context-id"),
+        "message_id": session.message_id,
+        "metadata": config.members("metadata"),
+    }
     if config.flag("verbose") and not config.as_json:
         show_sent(session.message_id, parts)
     if config.flag("stream"):
@@ -73,16 +79,6 @@ def _waits(config: ClientConfiguration) -> bool:
     if asked.rank == refused.rank:
         raise Misuse(f"wait and async are both set by {asked.source}: choose one")
     return asked.rank < refused.rank
-
-
-def _sending(config: ClientConfiguration, message_id: str) -> Sending:
-    return {
-        "skill": config.text("skill"),
-        "task_id": config.text("task-id"),
-        "context_id": config.text("context-id"),
-        "message_id": message_id,
-        "metadata": config.members("metadata"),
-    }
 
 
 def message_parts(words: Sequence[str], flags: Sequence[tuple[str, str]]) -> list[Part]:
