@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from tests.cli.conftest import Run
 from tests.harness import Agent, ServerProcess
 from trunkline import __version__
 from trunkline.auth.key_store import KeyStore
@@ -341,3 +342,14 @@ def test_a_key_may_be_named_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv("KEY_OF_MINE")
     with pytest.raises(Misuse, match="the environment has no KEY_OF_MINE"):
         load({}, {"keys": ("env:KEY_OF_MINE",)})
+
+
+@pytest.mark.parametrize(("words", "dev"), [((), True), (("--no-dev",), False)])
+def test_a_flag_that_is_off_wins_over_the_environment(
+    trunkline: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], dev: bool
+) -> None:
+    chosen: list[bool] = []
+    monkeypatch.setenv("TRUNKLINE_DEV", "true")
+    monkeypatch.setattr("trunkline.cli.serve.serve_alone", lambda host: chosen.append(host.settings.dev))
+    assert trunkline("serve", "trunkline.demo:agent", "--store", "memory:", *words)[0] == 0
+    assert chosen == [dev]
