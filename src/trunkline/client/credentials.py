@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 from base64 import b64encode
-from collections.abc import Generator, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Generator, Iterator, Mapping, MutableMapping
+from functools import lru_cache
 from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
@@ -159,20 +160,14 @@ def _auth(given: object) -> Auth:
 
 
 class Guarded:
-    """An HTTP client that shows credentials to one origin, and to `hosts` that the operator allows by name.
+    """An HTTP client that shows credentials to one origin; to anybody else a request goes without."""
 
-    To anybody else a request goes without, and from https never to http.
-    """
-
-    def __init__(
-        self, http_client: HttpClient, auth: Auth | None, url: str, *, hosts: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, http_client: HttpClient, auth: Auth | None, url: str) -> None:
         self.auth = auth
         self._http_client = http_client
         self._at = target(url)
-        self._hosts = {host.lower().rstrip(".") for host in hosts}
         self._withheld: set[str] = set()
-        self._judged: dict[str, bool] = {}
+        self._may_see = lru_cache(_JUDGED)(self._judge)
 
     def fit(self, card: PeerCard) -> None:
         """Show an API key where this card wants it."""
@@ -198,19 +193,9 @@ class Guarded:
         """See `HttpClient`."""
         await self._http_client.close()
 
-    def _may_see(self, url: str) -> bool:
-        known = self._judged.get(url)
-        if known is None:
-            if len(self._judged) >= _JUDGED:
-                self._judged.clear()
-            known = self._judged[url] = self._judge(url)
-        return known
-
     def _judge(self, url: str) -> bool:
         at = target(url)
         if at.origin == self._at.origin:
-            return True
-        if at.host.rstrip(".") in self._hosts and (at.scheme, self._at.scheme) != ("http", "https"):
             return True
         log.warning("client.credentials_withheld host=%a", at.host)
         if len(self._withheld) < _NAMED:
@@ -296,28 +281,13 @@ class Fields(MutableMapping[str, str]):
 class Address(str):
     """A URL with the parts that a flow asks for."""
 
-    __slots__ = ()
-
-    @property
-    def scheme(self) -> str:
-        """The scheme of the URL: http or https."""
-        return urlsplit(self).scheme
-
-    @property
-    def host(self) -> str:
-        """The name of the host."""
-        return urlsplit(self).hostname or ""
-
-    @property
-    def path(self) -> str:
-        """The path of the URL, without the query."""
-        return urlsplit(self).path or "/"
-
-    @property
-    def raw_path(self) -> bytes:
-        """The path of the URL, with the query."""
-        query = urlsplit(self).query
-        return f"{self.path}?{query}".encode() if query else self.path.encode()
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self.scheme = parts.scheme
+        self.host = parts.hostname or ""
+        self.path = parts.path or "/"
+        # With the query.
+        self.raw_path = (f"{self.path}?{parts.query}" if parts.query else self.path).encode()
 
 
 class Outgoing:
