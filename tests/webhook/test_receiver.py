@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.webhook.webhooks import NEW, NOW_S, OLD, WHSEC, Clock, bearer, body, jwks, signed
+from tests.webhook.webhooks import NEW, NOW_S, OLD, WHPK, WHSEC, Clock, bearer, body, jwks, signed
 from trunkline import clock
 from trunkline.errors import InvalidParams, Misuse, ParseError, TooLarge, Unauthenticated
 from trunkline.net import webhook_signature
@@ -80,8 +80,8 @@ def test_a_token_per_task() -> None:
         jwks(OLD),
         json.dumps(jwks(NEW, OLD)),
         json.dumps(jwks(OLD)).encode(),
-        webhook_signature.public_text(OLD.public_key()),
-        [WHSEC, webhook_signature.public_text(OLD.public_key())],
+        WHPK,
+        [WHSEC, WHPK],
         [jwks(NEW), jwks(OLD)],
         iter([jwks(OLD)]),
     ],

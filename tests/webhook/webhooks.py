@@ -13,6 +13,7 @@ from trunkline.net import webhook_signature
 NOW_S = 1_790_000_000
 WHSEC = "whsec_" + base64.b64encode(b"s" * 32).decode()
 OLD = Ed25519PrivateKey.from_private_bytes(b"o" * 32)
+WHPK = "whpk_" + base64.b64encode(OLD.public_key().public_bytes_raw()).decode()
 NEW = Ed25519PrivateKey.from_private_bytes(b"n" * 32)
 
 

@@ -14,7 +14,7 @@ from trunkline.client.chat import Chat
 from trunkline.client.credentials import Auth, FixedHeaders, Guarded, credentials
 from trunkline.client.message import Content, Sending, compose, push_config
 from trunkline.client.negotiation import Negotiation
-from trunkline.client.options import Options, check_seconds
+from trunkline.client.options import Options, check_seconds, in_time
 from trunkline.client.result import Result
 from trunkline.client.session import AgentSession, CancelAttempt, Work, out_of_time
 from trunkline.client.stream import Stream
@@ -252,7 +252,7 @@ class Client:
         seconds, query = self._seconds(timeout_s), TaskQuery(_named(task_id))
         return await _within(seconds, lambda deadline: self._rested(query, deadline), task_id)
 
-    async def _rested(self, query: TaskQuery, deadline: float | None) -> Result:
+    async def _rested(self, query: TaskQuery, deadline: float) -> Result:
         task = await self._session.call(lambda transport, call: transport.get(query, call), deadline=deadline)
         if task.status.state in RESTING:
             return Result(task)
@@ -338,16 +338,10 @@ class Client:
         return self._options.timeout_s if timeout_s is None else check_seconds("timeout_s", timeout_s)
 
 
-async def _within(seconds: float, work: Callable[[float | None], Awaitable[T]], task_id: str = "") -> T:
+async def _within(seconds: float, work: Callable[[float], Awaitable[T]], task_id: str = "") -> T:
     """What comes of the work, which is told its deadline; who is too late hears which task goes on."""
-    limit = asyncio.timeout(seconds)
-    try:
-        async with limit:
-            return await work(limit.when())
-    except TimeoutError:
-        if not limit.expired():
-            raise
-        raise out_of_time(seconds, task_id, "") from None
+    deadline = asyncio.get_running_loop().time() + seconds
+    return await in_time(seconds, work(deadline), lambda: out_of_time(seconds, task_id, ""))
 
 
 def _checked(url: str) -> str:

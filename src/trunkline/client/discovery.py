@@ -9,10 +9,10 @@ import asyncio
 import logging
 import re
 from collections import deque
-from collections.abc import Awaitable
 from urllib.parse import urlsplit
 
 from trunkline.client.http_transport import HttpAnswer
+from trunkline.client.options import in_time
 from trunkline.errors import (
     Forbidden,
     RouteNotFound,
@@ -132,25 +132,20 @@ class Discovery:
 
     async def _renewed(self, refresh: bool) -> PeerCard:
         known = self._card
-        if known is None:
-            return await self._within(self._look())
+        work = self._look() if known is None else self._again(known)
         try:
-            return await self._within(self._again(known))
+            return await in_time(self._timeout_s, work, self._late)
         except TrunklineError as error:
-            if refresh:
+            if known is None or refresh:
                 raise
             self._until = asyncio.get_running_loop().time() + min(PATIENCE_S, self._ttl_s)
             log.warning("client.card_stale url=%a why=%a", shown(self.found_at), str(error))
             self._tell(self.found_at, f"the card could not be fetched again ({error}); the old one is kept")
             return known
 
-    async def _within(self, work: Awaitable[PeerCard]) -> PeerCard:
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                return await work
-        except TimeoutError as error:
-            message = f"no card from {shown(self._places[0])} within {self._timeout_s:g} seconds"
-            raise TimedOut(message, reason="total") from error
+    def _late(self) -> TimedOut:
+        message = f"no card from {shown(self._places[0])} within {self._timeout_s:g} seconds"
+        return TimedOut(message, reason="total")
 
     async def _again(self, known: PeerCard) -> PeerCard:
         headers = (("if-none-match", self._etag),) if self._etag else ()

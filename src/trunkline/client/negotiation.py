@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from trunkline.client.credentials import Auth, Guarded, choose
 from trunkline.client.delegate import DelegateTransport
 from trunkline.client.discovery import Discovery
-from trunkline.client.options import Options
+from trunkline.client.options import Options, in_time
 from trunkline.client.ranking import STRANGE, no_interface, probe, probes, rank
 from trunkline.client.ranking import named as in_words
 from trunkline.client.rest import RestTransport
@@ -106,7 +106,8 @@ class Negotiation:
         if self.transport is None:
             async with self._choosing:
                 if self.transport is None:
-                    self.transport = await self._in_time()
+                    # Those who have no clock of their own wait no longer than for a call.
+                    self.transport = await in_time(self._options.timeout_s, self._choose(), self._late)
         return self.transport
 
     async def understands(self) -> bool:
@@ -151,18 +152,9 @@ class Negotiation:
             return self._http_client.wants(self.known)
         return choose(self.known, None)
 
-    async def _in_time(self) -> Transport:
-        """Choose. Those who have no clock of their own wait no longer than for a call."""
-        seconds = self._options.timeout_s
-        limit = asyncio.timeout(seconds)
-        try:
-            async with limit:
-                return await self._choose()
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            message = f"no way to speak to {shown(self._url)} was found within {seconds:g} seconds"
-            raise TimedOut(message, reason="total") from None
+    def _late(self) -> TimedOut:
+        within = f"within {self._options.timeout_s:g} seconds"
+        return TimedOut(f"no way to speak to {shown(self._url)} was found {within}", reason="total")
 
     async def _choose(self) -> Transport:
         try:

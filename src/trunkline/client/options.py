@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
 from msgspec import Struct
 
 from trunkline.config import LONGEST_S
-from trunkline.errors import Misuse
+from trunkline.errors import Misuse, TimedOut
 
+T = TypeVar("T")
 VERSIONS = ("", "1.0", "0.3")
 
 
@@ -49,3 +54,15 @@ def check_seconds(name: str, value: float) -> float:
     if not 0 < value <= LONGEST_S:
         raise Misuse(f"{name} is {value}; give seconds between 0 and {LONGEST_S:g}")
     return value
+
+
+async def in_time(seconds: float, work: Awaitable[T], late: Callable[[], TimedOut]) -> T:
+    """What comes of the work; the error that `late` makes where it does not come in time."""
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await work
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise late() from None

@@ -109,13 +109,13 @@ class AgentSession:
                     raise
                 await self.pause(error, attempts, deadline)
 
-    async def check_push(self, deadline: float | None = None) -> None:
+    async def check_push(self) -> None:
         """Let a caller pass who wants to be told of a task.
 
         Raises:
             PushNotSupported: the card says that the agent tells nobody.
         """
-        await self.ready(deadline)
+        await self.ready()
         card = self.negotiation.known
         if card is not None and not card.push:
             raise PushNotSupported(f"{card.name} sends no push notifications; its card says so")
@@ -290,14 +290,8 @@ def out_of_time(seconds: float, task_id: str, message_id: str) -> TimedOut:
 
 def with_task(error: TrunklineError, task_id: str) -> TrunklineError:
     """The same error, with how to go on."""
-    if isinstance(error, TimedOut):
-        return TimedOut(f"{error}; {_go_on(task_id)}", reason=error.reason)
+    said = f"{error}; the task is {task_id}: go on with wait or get"
     if isinstance(error, Unreachable):
-        return Unreachable(f"{error}; {_go_on(task_id)}", reason=error.reason)
-    if isinstance(error, Unreadable):
-        return Unreadable(f"{error}; {_go_on(task_id)}")
-    return error
-
-
-def _go_on(task_id: str) -> str:
-    return f"the task is {task_id}: go on with wait or get"
+        kind = TimedOut if isinstance(error, TimedOut) else Unreachable
+        return kind(said, reason=error.reason)
+    return Unreadable(said) if isinstance(error, Unreadable) else error

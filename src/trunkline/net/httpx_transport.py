@@ -28,11 +28,10 @@ _WRITTEN = frozenset(
 
 
 class HttpxTransport(httpx2.AsyncBaseTransport):
-    """Sends what a library asks for by an HTTP client of ours; an answer has at most `limit` bytes."""
+    """Sends what a library asks for by an HTTP client of ours."""
 
-    def __init__(self, client: HttpClient, limit: int = ANSWER_BYTES) -> None:
+    def __init__(self, client: HttpClient) -> None:
         self._client = client
-        self._limit = limit
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """The response, whose body is still to come.
@@ -50,7 +49,7 @@ class HttpxTransport(httpx2.AsyncBaseTransport):
                 response = await self._client.open(HttpRequest(request.method, url, headers, body or None))
         except (TimeoutError, Unreachable) as error:
             raise _failure(error, request) from error
-        stream = BoundedStream(response, request, self._limit, read_s)
+        stream = BoundedStream(response, request, read_s)
         return httpx2.Response(response.status, headers=response.headers, stream=stream, request=request)
 
     async def aclose(self) -> None:
@@ -61,12 +60,9 @@ class HttpxTransport(httpx2.AsyncBaseTransport):
 class BoundedStream(httpx2.AsyncByteStream):
     """The body of a response as it comes, which breaks off where it is too long."""
 
-    def __init__(
-        self, response: HttpResponse, request: httpx2.Request, limit: int, read_s: float | None
-    ) -> None:
+    def __init__(self, response: HttpResponse, request: httpx2.Request, read_s: float | None) -> None:
         self._response = response
         self._request = request
-        self._limit = limit
         self._read_s = read_s
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
@@ -77,7 +73,7 @@ class BoundedStream(httpx2.AsyncByteStream):
                 connection that broke off.
             RequestError: it broke off, or nothing came for long.
         """
-        left = self._limit
+        left = ANSWER_BYTES
         try:
             async for piece in self._response.chunks(idle_s=self._read_s):
                 left -= len(piece)
@@ -88,7 +84,7 @@ class BoundedStream(httpx2.AsyncByteStream):
             raise _failure(error, self._request) from error
         if left < 0:
             host = self._request.url.host
-            raise Unreachable(f"{host}: the answer is over {self._limit} bytes", reason="size")
+            raise Unreachable(f"{host}: the answer is over {ANSWER_BYTES} bytes", reason="size")
 
     async def aclose(self) -> None:
         """Let go of the response, read or not."""
@@ -98,7 +94,7 @@ class BoundedStream(httpx2.AsyncByteStream):
 def guarded_client(client: HttpClient) -> GuardedClient:
     """A client for a library: no redirects, no proxies or logins of the environment; closes ours with it."""
     return GuardedClient(
-        transport=HttpxTransport(client, ANSWER_BYTES),
+        transport=HttpxTransport(client),
         timeout=httpx2.Timeout(READ_S),
         follow_redirects=False,
         trust_env=False,

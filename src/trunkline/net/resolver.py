@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from asyncio import AbstractEventLoop, Future
-from collections import Counter
+from asyncio import AbstractEventLoop, Future, Semaphore
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import Protocol
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 THREADS = 64
 # Of these at most: a tenant has a part that leaves room for others, and a principal a part of that.
@@ -27,7 +26,6 @@ TURN_S = 2.0
 # Tenant and principal for whom names are looked up; None is ourselves. Beside the calls, because what lies
 # between who knows it and the resolver is an HTTP client, which has no use for it.
 _on_behalf: ContextVar[tuple[str, str] | None] = ContextVar("on_behalf", default=None)
-_Share = tuple[str, ...]
 
 
 @contextmanager
@@ -58,53 +56,29 @@ class ResolverBusy(OSError):
 
 
 class _Lookups:
-    """The lookups of one event loop, and those that wait for a thread."""
+    """The lookups of one event loop, and the threads that are left of each share."""
 
     def __init__(self) -> None:
         self.asked: dict[str, Future[list[str]]] = {}
-        self._held: Counter[_Share] = Counter()
-        self._waiting: list[tuple[Future[None], list[tuple[_Share, int]]]] = []
+        # Whoever has a thread, or waits for one, holds on to its shares; others are forgotten.
+        self._shares: WeakValueDictionary[tuple[str, ...], Semaphore] = WeakValueDictionary()
 
-    async def acquire(self, shares: list[tuple[_Share, int]]) -> None:
-        """Take a thread of all these shares, after those who wait for one of them.
+    async def acquire(self, limits: dict[tuple[str, ...], int]) -> ExitStack:
+        """Take a thread of all these shares, after those who wait for one; closing gives it back.
 
         Raises:
             ResolverBusy: there was none in time.
         """
-        if self._fits(shares):
-            self._take(shares)
-            return
-        waiter: Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((waiter, shares))
-        try:
-            async with asyncio.timeout(TURN_S):
-                await waiter
-        except BaseException as error:
-            if waiter.done() and not waiter.cancelled():
-                # It came in the very moment in which nobody waited any more.
-                self.release(shares)
-            if isinstance(error, TimeoutError):
+        with ExitStack() as held:
+            try:
+                async with asyncio.timeout(TURN_S):
+                    for share, limit in limits.items():
+                        left = self._shares.setdefault(share, Semaphore(limit))
+                        await left.acquire()
+                        held.callback(left.release)
+            except TimeoutError:
                 raise ResolverBusy("too many names are being looked up") from None
-            raise
-        finally:
-            self._waiting = [one for one in self._waiting if one[0] is not waiter]
-
-    def release(self, shares: list[tuple[_Share, int]]) -> None:
-        """Give a thread back: to whoever waits longest and has a share left."""
-        for share, _ in shares:
-            self._held[share] -= 1
-            if not self._held[share]:
-                del self._held[share]
-        for waiter, wanted in self._waiting:
-            if not waiter.done() and self._fits(wanted):
-                self._take(wanted)
-                waiter.set_result(None)
-
-    def _fits(self, shares: list[tuple[_Share, int]]) -> bool:
-        return all(self._held[share] < limit for share, limit in shares)
-
-    def _take(self, shares: list[tuple[_Share, int]]) -> None:
-        self._held.update([share for share, _ in shares])
+            return held.pop_all()
 
 
 class SystemResolver:
@@ -120,31 +94,30 @@ class SystemResolver:
         lookups = self._loops.setdefault(loop, _Lookups())
         asked = lookups.asked.get(host)
         if asked is None:
-            shares = _shares(_on_behalf.get())
-            await lookups.acquire(shares)
+            thread = await lookups.acquire(_limits(_on_behalf.get()))
             asked = lookups.asked.get(host)
             if asked is not None:
-                lookups.release(shares)
+                thread.close()
             else:
                 asked = lookups.asked[host] = loop.run_in_executor(self._threads, _look_up, host)
-                asked.add_done_callback(partial(_ended, lookups, host, shares))
+                asked.add_done_callback(partial(_ended, lookups, host, thread))
         return await asyncio.shield(asked)
 
 
-def _ended(lookups: _Lookups, host: str, shares: list[tuple[_Share, int]], asked: Future[list[str]]) -> None:
+def _ended(lookups: _Lookups, host: str, thread: ExitStack, asked: Future[list[str]]) -> None:
     lookups.asked.pop(host, None)
     # Now, and not when whoever asked has given up: the thread was busy until here.
-    lookups.release(shares)
+    thread.close()
     if not asked.cancelled():
         # Everybody who asked may have gone; then nobody else looks at it.
         asked.exception()
 
 
-def _shares(on_behalf: tuple[str, str] | None) -> list[tuple[_Share, int]]:
-    everybody: list[tuple[_Share, int]] = [((), THREADS)]
+def _limits(on_behalf: tuple[str, str] | None) -> dict[tuple[str, ...], int]:
+    """The shares that a lookup needs, the narrowest first: who waits for that one holds no wider one."""
     if on_behalf is None:
-        return everybody
-    return [(on_behalf, PER_PRINCIPAL), (on_behalf[:1], PER_TENANT), *everybody]
+        return {(): THREADS}
+    return {on_behalf: PER_PRINCIPAL, on_behalf[:1]: PER_TENANT, (): THREADS}
 
 
 def _look_up(host: str) -> list[str]:
