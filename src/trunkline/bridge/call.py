@@ -113,13 +113,13 @@ def outcome_of(tool: Tool, result: Result) -> ToolOutcome:
         return ToolOutcome(tool=tool.name, text=text, is_error=True, result=result)
     if state in INTERRUPTED:
         return _asking(tool, result)
+    advice = ""
     if state not in TERMINAL:
         advice = (
             f"The agent has not finished. To wait for it, call {tool.name} again with "
             f'{tool.inputs.task_id}="{result.task_id}" and nothing else.'
         )
-        return ToolOutcome(tool=tool.name, text=result.text, result=result, advice=advice)
-    return ToolOutcome(tool=tool.name, text=result.text, result=result)
+    return ToolOutcome(tool=tool.name, text=result.text, result=result, advice=advice)
 
 
 def _asking(tool: Tool, result: Result) -> ToolOutcome:
@@ -151,9 +151,5 @@ def _asking(tool: Tool, result: Result) -> ToolOutcome:
 def failed(tool: str, error: TrunklineError) -> ToolOutcome:
     """An error as an outcome: what happened, and what a model can do about it."""
     log.warning("tool.error tool=%s error=%s", tool, type(error).__name__)
-    return ToolOutcome(tool=tool, text=str(error), is_error=True, advice=_advice(error))
-
-
-def _advice(error: TrunklineError) -> str:
-    fitting = (text for kinds, text in _ADVICE if isinstance(error, kinds))
-    return next(fitting).format(error=error)
+    advice = next(text for kinds, text in _ADVICE if isinstance(error, kinds))
+    return ToolOutcome(tool=tool, text=str(error), is_error=True, advice=advice.format(error=error))

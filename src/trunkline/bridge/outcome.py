@@ -101,19 +101,11 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
 
     def anthropic(self, call_id: str) -> Block:
         """The `tool_result` block that answers a `tool_use` block."""
-        images: list[Block] = [
-            {
-                "type": "image",
-                "source": {
-                    "type": "base64",
-                    "media_type": part.media_type,
-                    "data": standard_base64(part.raw),
-                },
-            }
-            for part in self.parts
-            if part.raw is not None and part.media_type in _ANTHROPIC_IMAGES
-        ]
-        content = [{"type": "text", "text": self.words}, *images]
+        content: list[Block] = [{"type": "text", "text": self.words}]
+        for part in self.parts:
+            if part.raw is not None and part.media_type in _ANTHROPIC_IMAGES:
+                image = {"media_type": part.media_type, "data": standard_base64(part.raw)}
+                content.append({"type": "image", "source": {"type": "base64", **image}})
         return {"type": "tool_result", "tool_use_id": call_id, "content": content, "is_error": self.is_error}
 
     def mcp(self) -> Block:
@@ -128,7 +120,8 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
             if part.raw is not None:
                 yield _embedded(part, f"a2a:{self.task_id or 'message'}/{place}")
             elif part.url is not None:
-                yield {"type": "resource_link", "uri": part.url, **_named(part, part.url)}
+                name = part.filename or part.url
+                yield {"type": "resource_link", "uri": part.url, "name": name, **_media_type(part)}
 
 
 # Calls a tool by its name: what an adapter needs of a toolbox.
@@ -145,22 +138,17 @@ def _about(part: Part) -> Block:
     return {name: value for name, value in found.items() if value}
 
 
-def _named(part: Part, otherwise: str) -> Block:
-    kind = {"mimeType": part.media_type} if part.media_type else {}
-    return {"name": part.filename or otherwise, **kind}
+def _media_type(part: Part) -> Block:
+    return {"mimeType": part.media_type} if part.media_type else {}
 
 
 def _embedded(part: Part, uri: str) -> Block:
     """A file's bytes in MCP, in the base64 in which they came."""
-    family = part.media_type.partition("/")[0]
+    family, data = part.media_type.partition("/")[0], standard_base64(part.raw or "")
     if family in ("image", "audio"):
-        return {"type": family, "data": standard_base64(part.raw or ""), "mimeType": part.media_type}
-    kind = {"mimeType": part.media_type} if part.media_type else {}
+        return {"type": family, "data": data, "mimeType": part.media_type}
     name = f"/{quote(part.filename)}" if part.filename else ""
-    return {
-        "type": "resource",
-        "resource": {"uri": f"{uri}{name}", "blob": standard_base64(part.raw or ""), **kind},
-    }
+    return {"type": "resource", "resource": {"uri": f"{uri}{name}", "blob": data, **_media_type(part)}}
 
 
 def standard_base64(raw: str) -> str:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import logging
 from base64 import b64encode
-from collections.abc import Generator, Iterator, Mapping, MutableMapping
+from collections import UserDict
+from collections.abc import Generator, Mapping
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
@@ -19,7 +21,7 @@ import msgspec
 from trunkline.config import Secret, environment
 from trunkline.errors import Misuse
 from trunkline.net.egress import target
-from trunkline.net.http import Headers, HttpClient, HttpRequest, HttpResponse
+from trunkline.net.http import HttpClient, HttpRequest, HttpResponse
 from trunkline.wire.peer_card import PeerCard, PeerScheme
 
 log = logging.getLogger("trunkline.client")
@@ -248,34 +250,24 @@ def _with(request: HttpRequest, *headers: tuple[str, str]) -> HttpRequest:
     return HttpRequest(request.method, request.url, (*request.headers, *headers), request.body)
 
 
-class Fields(MutableMapping[str, str]):
+class Fields(UserDict[str, str]):
     """Headers in any case, as a flow reads and changes them."""
 
-    def __init__(self, pairs: Headers) -> None:
-        self._fields = {name.lower(): value for name, value in pairs}
-
     def __getitem__(self, name: str) -> str:
-        return self._fields[name.lower()]
+        return self.data[name.lower()]
 
     def __setitem__(self, name: str, value: str) -> None:
-        self._fields[name.lower()] = value
+        self.data[name.lower()] = value
 
     def __delitem__(self, name: str) -> None:
-        del self._fields[name.lower()]
+        del self.data[name.lower()]
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._fields)
-
-    def __len__(self) -> int:
-        return len(self._fields)
+    def __contains__(self, name: object) -> bool:
+        return str(name).lower() in self.data
 
     def get_list(self, name: str) -> list[str]:
         """All values of a header, which here are one."""
         return [self[name]] if name in self else []
-
-    def pairs(self) -> Headers:
-        """The headers as pairs, as a request takes them."""
-        return tuple(self._fields.items())
 
 
 class Address(str):
@@ -296,22 +288,12 @@ class Outgoing:
     def __init__(self, request: HttpRequest) -> None:
         self.method = request.method
         self.url = Address(request.url)
-        self.headers = Fields(request.headers)
+        self.headers = Fields(dict(request.headers))
         self.content = request.body or b""
 
     def read(self) -> bytes:
         """The body."""
         return self.content
-
-
-class Incoming:
-    """A response as a flow sees it."""
-
-    def __init__(self, reply: HttpResponse, request: Any) -> None:
-        self.status_code = reply.status
-        self.headers = Fields(tuple(reply.headers.items()))
-        self.request = request
-        self.cookies: dict[str, str] = {}
 
 
 class HttpxAuth:
@@ -329,8 +311,10 @@ class HttpxAuth:
             asked = next(flow)
             for _ in range(STEPS):
                 reply = await http_client.open(_request(asked, request))
+                headers = Fields(reply.headers)
+                seen = SimpleNamespace(status_code=reply.status, headers=headers, request=asked, cookies={})
                 try:
-                    following = flow.send(Incoming(reply, asked))
+                    following = flow.send(seen)
                 except StopIteration:
                     return reply
                 except BaseException:
@@ -348,6 +332,4 @@ def _request(asked: Any, first: HttpRequest) -> HttpRequest:
     was, now = urlsplit(first.url), urlsplit(url)
     if (was.scheme, was.netloc) != (now.scheme, now.netloc):
         raise Misuse("the auth_flow asks another host; only the agent's own is asked")
-    headers = asked.headers
-    pairs = headers.pairs() if isinstance(headers, Fields) else tuple(dict(headers).items())
-    return HttpRequest(str(asked.method), url, pairs, first.body)
+    return HttpRequest(str(asked.method), url, tuple(dict(asked.headers).items()), first.body)

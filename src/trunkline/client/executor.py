@@ -9,7 +9,6 @@ import inspect
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -76,9 +75,7 @@ class A2AExecutor:
     async def __aenter__(self) -> A2AExecutor:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -124,18 +121,15 @@ class A2AExecutor:
 
     async def _read(self, stream: Stream) -> Result:
         async with stream:
-            if self._listener is None:
-                return await stream.finish()
-            async for update in stream:
-                for told in stream_updates(update, stream.result):
-                    await self._tell(told)
+            if self._listener is not None:
+                async for update in stream:
+                    for told in stream_updates(update, stream.result):
+                        await self._tell(self._listener, told)
             return await stream.finish()
 
-    async def _tell(self, told: StreamUpdate) -> None:
-        if self._listener is None:
-            return
+    async def _tell(self, listener: Listener, told: StreamUpdate) -> None:
         try:
-            waits = self._listener(told)
+            waits = listener(told)
             if inspect.isawaitable(waits):
                 await waits
         except Exception:

@@ -31,23 +31,23 @@ class InProcessHttpClient:
         self._origin = target(base).origin if base else ""
         if base and target(base).path != b"/":
             raise Misuse(f"base is an origin such as {BASE}, without a path")
-        self._requests: dict[_InProcessRequest, asyncio.Task[None]] = {}
+        self._requests: dict[InProcessResponse, asyncio.Task[None]] = {}
 
     async def open(self, request: HttpRequest) -> InProcessResponse:
         """See `HttpClient`. What the application raises is `sent`, with its cause."""
         at = target(request.url)
         if self._origin and at.origin != self._origin:
             raise Unreachable(f"{at.host}: only {self._origin} is in this process", reason="connect")
-        running = _InProcessRequest(at, request)
+        running = InProcessResponse(at, request)
         self._requests[running] = asyncio.get_running_loop().create_task(self._serve(running))
         try:
-            status, headers = await running.head
+            await running.head
         except BaseException:
             running.leave()
             raise
-        return InProcessResponse(running, status, headers)
+        return running
 
-    async def _serve(self, running: _InProcessRequest) -> None:
+    async def _serve(self, running: InProcessResponse) -> None:
         try:
             await self._app(running.scope, running.receive, running.send)
             running.finish(None)
@@ -71,23 +71,26 @@ class InProcessHttpClient:
             await asyncio.gather(*deaf, return_exceptions=True)
 
 
-class _InProcessRequest:
-    """One request, from the call of the application to its return."""
+class InProcessResponse:
+    """A response of the application, from the call of it to its return."""
 
     def __init__(self, at: HttpTarget, request: HttpRequest) -> None:
         loop = asyncio.get_running_loop()
         self.scope = _scope(at, request)
         self._host = at.host
-        self.head: asyncio.Future[tuple[int, dict[str, str]]] = loop.create_future()
+        # Empty until the application has begun to answer; done when whoever asked may know it.
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.head: asyncio.Future[None] = loop.create_future()
         self._room = asyncio.Event()
         self._room.set()
-        self.body = Body(loop, self._host, self._room.set)
-        self.ended = asyncio.Event()
-        self._begun: tuple[int, dict[str, str]] | None = None
+        self._body = Body(loop, self._host, self._room.set)
+        self._ended = asyncio.Event()
         self._asked: bytes | None = request.body or b""
         self._left = asyncio.Event()
 
     async def receive(self) -> dict[str, Any]:
+        """Give the application the request, and then nothing until nobody waits for the answer any longer."""
         if self._asked is not None:
             body, self._asked = self._asked, None
             return {"type": "http.request", "body": body, "more_body": False}
@@ -95,26 +98,27 @@ class _InProcessRequest:
         return {"type": "http.disconnect"}
 
     async def send(self, message: dict[str, Any]) -> None:
+        """Take a message of the application's answer."""
         if self._left.is_set():
             return
         if message["type"] == "http.response.start":
-            if self._begun is not None:
+            if self.status:
                 raise RuntimeError("http.response.start comes once")
-            self._begun = message["status"], _named(message.get("headers", ()))
+            self.status, self.headers = message["status"], _named(message.get("headers", ()))
         elif message["type"] == "http.response.body":
             await self._add(message.get("body", b""), message.get("more_body", False))
         else:
             raise RuntimeError(f"{message['type']} is not known here")
 
     async def _add(self, piece: bytes, is_more: bool) -> None:
-        if self._begun is None or self.body.whole:
+        if not self.status or self._body.whole:
             raise RuntimeError("http.response.body comes after the start and before the end")
         # As on a socket, the head waits for the first piece.
         if not self.head.done():
-            self.head.set_result(self._begun)
-        is_full = self.body.feed(bytes(piece)) if piece else False
+            self.head.set_result(None)
+        is_full = self._body.feed(bytes(piece)) if piece else False
         if not is_more:
-            self.body.end()
+            self._body.end()
             self._left.set()
         elif is_full:
             self._room.clear()
@@ -122,14 +126,14 @@ class _InProcessRequest:
 
     def finish(self, error: BaseException | None) -> bool:
         """The application has returned; true if somebody hears of the error."""
-        told = not self.head.done() or not self.body.whole
+        told = not self.head.done() or not self._body.whole
         if not self.head.done():
             why = "the application broke" if error else "the application returned without an answer"
             self.head.set_exception(self._failure(why, "sent", error))
-        elif not self.body.whole:
-            self.body.end(self._failure("the answer ends too soon", "protocol", error))
+        elif not self._body.whole:
+            self._body.end(self._failure("the answer ends too soon", "protocol", error))
         self._left.set()
-        self.ended.set()
+        self._ended.set()
         return told
 
     def _failure(self, why: str, reason: str, cause: BaseException | None) -> Unreachable:
@@ -142,34 +146,23 @@ class _InProcessRequest:
         self._left.set()
         self._room.set()
         self.head.cancel()
-        self.body.drop()
-
-
-class InProcessResponse:
-    """A response of the application."""
-
-    __slots__ = ("_running", "headers", "status")
-
-    def __init__(self, running: _InProcessRequest, status: int, headers: dict[str, str]) -> None:
-        self._running = running
-        self.status = status
-        self.headers = headers
+        self._body.drop()
 
     async def read(self, limit: int, *, idle_s: float | None = None) -> bytes:
         """See `HttpResponse`."""
-        return await self._running.body.read(limit, idle_s)
+        return await self._body.read(limit, idle_s)
 
     def chunks(self, *, idle_s: float | None = None) -> Chunks:
         """See `HttpResponse`."""
-        return Chunks(self._running.body, idle_s)
+        return Chunks(self._body, idle_s)
 
     async def close(self) -> None:
         """See `HttpResponse`."""
-        self._running.leave()
+        self.leave()
 
     async def ended(self) -> None:
         """Wait until the application has returned; it may go on after its answer."""
-        await self._running.ended.wait()
+        await self._ended.wait()
 
 
 def _scope(at: HttpTarget, request: HttpRequest) -> dict[str, Any]:
