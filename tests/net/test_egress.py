@@ -146,12 +146,14 @@ def test_names_that_no_resolver_takes(host: str) -> None:
     assert outcome(f"http://{host}/", Egress()) == "url"
 
 
-def test_a_resolver_that_hangs() -> None:
+def test_a_resolver_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trunkline.net.egress._NAME_S", 0.01)
+
     async def never(host: str, port: int) -> Sequence[str]:
         await asyncio.Event().wait()
         return []
 
-    assert outcome("http://public.test/", Egress(resolver=never, name_s=0.01)) == "name"
+    assert outcome("http://public.test/", Egress(resolver=never)) == "name"
 
 
 def test_an_address_is_not_looked_up() -> None:

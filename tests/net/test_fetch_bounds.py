@@ -153,13 +153,15 @@ def test_a_post_is_answered_by_its_status_however_slow_the_rest_is(monkeypatch: 
     assert attempt(SLOW_BODY, call, 5) == 200
 
 
-def test_all_hops_share_one_limit_of_time() -> None:
+def test_all_hops_share_one_limit_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trunkline.net.fetch.HOPS", 100)
+
     async def respond(call: Call) -> bytes:
         await asyncio.sleep(0.1)
         return b"HTTP/1.1 302 Away\r\nlocation: /x\r\ncontent-length: 0\r\n\r\n"
 
     async def call(client: Fetcher, url: str) -> int:
-        return (await client.get(url, hops=100)).status
+        return (await client.get(url)).status
 
     assert attempt(respond, call, 0.25) == "timeout"
 

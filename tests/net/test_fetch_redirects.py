@@ -123,7 +123,8 @@ def test_to_no_url(location: str) -> None:
 
 
 @pytest.mark.parametrize(("hops", "calls"), [(0, 1), (3, 4), (5, 6)])
-def test_a_chain_of_twenty(hops: int, calls: int) -> None:
+def test_a_chain_of_twenty(hops: int, calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trunkline.net.fetch.HOPS", hops)
     seen: list[Call] = []
 
     async def respond(call: Call) -> bytes:
@@ -133,7 +134,7 @@ def test_a_chain_of_twenty(hops: int, calls: int) -> None:
 
     async def main() -> None:
         async with site(respond) as there, fetching() as client:
-            await client.get(there.url("/0"), hops=hops)
+            await client.get(there.url("/0"))
 
     error = failing(main)
     assert (error.reason, len(seen)) == ("refused", calls)

@@ -38,7 +38,7 @@ def test_no_two_come_to_the_same(one: tuple[str, str], other: tuple[str, str]) -
 
 def test_many_whose_time_is_over_are_forgotten_quickly() -> None:
     now = 0
-    seen = RecentNotifications(600, lambda: now, most=40_000)
+    seen = RecentNotifications(600, lambda: now)
     for number in range(40_000):
         seen.add(news(str(number)))
     now = 600_000
@@ -67,8 +67,9 @@ def test_they_are_forgotten_when_their_time_is_over() -> None:
     assert not seen.add(news("b"))
 
 
-def test_the_oldest_makes_room() -> None:
-    seen = RecentNotifications(600, lambda: 0, most=3)
+def test_the_oldest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trunkline.webhook.notification._MOST", 3)
+    seen = RecentNotifications(600, lambda: 0)
     for name in "abcd":
         assert seen.add(news(name))
     assert [news(name) in seen for name in "abcd"] == [False, True, True, True]

@@ -247,8 +247,7 @@ def _placed(interface: Interface, operator_url: str) -> tuple[RankedInterface, R
     if not wrong and operator.path.endswith(".json"):
         # The card was given, not the agent: it may well stand elsewhere.
         return as_said, None
-    path = at.path if at is not None else operator.path
-    query = at.query if at is not None else ""
+    path, query = (operator.path, "") if at is None else (at.path, at.query)
     url = urlunsplit((operator.scheme, operator.netloc, path, query, ""))
     said = f"the card says {shown(interface.url)}, which {wrong or 'is another host'}"
     why = f"{said}; the given host is taken instead"

@@ -7,7 +7,7 @@ All raise the classes of `errors`: `Refused` for what the agent says, `Unreachab
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
 from msgspec import Struct
@@ -94,9 +94,5 @@ class Transport(Protocol):
         ...
 
 
-class TransportFactory(Protocol):
-    """Makes a transport for an interface, with the HTTP client that it sends by."""
-
-    def __call__(self, interface: Interface, http_client: HttpClient, /) -> Transport:
-        """The transport."""
-        ...
+# Makes a transport for an interface, with the HTTP client that it sends by.
+TransportFactory = Callable[[Interface, HttpClient], Transport]

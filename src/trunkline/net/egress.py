@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import cast
 from urllib.parse import quote, urljoin
 
 import idna
@@ -99,9 +100,8 @@ def target(url: str) -> HttpTarget:
     scheme = scheme.lower()
     if scheme not in _PORTS:
         raise Unreachable("only http and https URLs are called", reason="url")
-    inner = _AUTHORITY.fullmatch(authority)
-    if inner is None:
-        raise _no_url()
+    # Any text matches.
+    inner = cast("re.Match[str]", _AUTHORITY.fullmatch(authority))
     login, host, port_text = inner.groups("")
     if login:
         raise Unreachable("the URL holds a login; leave out what stands before the @", reason="url")
@@ -209,14 +209,12 @@ class Egress:
         networks: Iterable[str] = (),
         loopback: bool = False,
         resolver: Resolver | None = None,
-        name_s: float = _NAME_S,
     ) -> None:
         self.rule: tuple[tuple[str, ...], tuple[str, ...]] | None = None
         self.allow(hosts, networks)
         self._loopback = loopback
         self._resolver = resolver or ask_system
         self._check_resolver = resolver or check_system
-        self._name_s = name_s
 
     def allow(self, hosts: Iterable[str], networks: Iterable[str]) -> None:
         """Allow these hosts and networks from now on, and no others beside public addresses."""
@@ -252,7 +250,7 @@ class Egress:
             if _address(host) is not None:
                 found: Sequence[str] = [host]
             else:
-                async with asyncio.timeout(self._name_s):
+                async with asyncio.timeout(_NAME_S):
                     found = await resolver(host, port)
         except ResolverBusy as error:
             raise Unreachable(f"{host}: too many names are being looked up", reason="busy") from error

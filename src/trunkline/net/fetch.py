@@ -90,12 +90,7 @@ class Fetcher:
         return response
 
     async def get(
-        self,
-        url: str,
-        *,
-        headers: Sequence[tuple[str, str]] = (),
-        hops: int = HOPS,
-        limit: int = GET_BYTES,
+        self, url: str, *, headers: Sequence[tuple[str, str]] = (), limit: int = GET_BYTES
     ) -> FullResponse:
         """Fetch a document, over redirects if need be; credentials do not follow to another origin.
 
@@ -104,7 +99,7 @@ class Fetcher:
         """
         at = target(url)
         async with _within(at, self._timeout_s):
-            for _ in range(hops + 1):
+            for _ in range(HOPS + 1):
                 response, is_whole = await self._send(HttpRequest("GET", url, tuple(headers)), limit, None)
                 if response.status not in _REDIRECTS or "location" not in response.headers:
                     if not is_whole:
@@ -116,7 +111,7 @@ class Fetcher:
                     raise Unreachable(f"{origin.host}: redirects from https to http", reason="refused")
                 if at.origin != origin.origin:
                     headers = [(name, value) for name, value in headers if name.lower() not in _CREDENTIALS]
-        raise Unreachable(f"{at.host}: redirects more than {hops} times", reason="refused")
+        raise Unreachable(f"{at.host}: redirects more than {HOPS} times", reason="refused")
 
     async def close(self) -> None:
         """Close all connections."""

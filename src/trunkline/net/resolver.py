@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import socket
 from asyncio import AbstractEventLoop, Future, Semaphore
-from collections.abc import Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 THREADS = 64
@@ -23,6 +22,8 @@ PER_TENANT = 24
 PER_PRINCIPAL = 4
 # How long somebody waits for a thread. Shorter than a name may take, so that the two can be told apart.
 TURN_S = 2.0
+# Finds all addresses of a name, as numbers; raises `ResolverBusy` where nobody was asked, or else `OSError`.
+Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 # Tenant and principal for whom names are looked up; None is ourselves. Beside the calls, because what lies
 # between who knows it and the resolver is an HTTP client, which has no use for it.
 _on_behalf: ContextVar[tuple[str, str] | None] = ContextVar("on_behalf", default=None)
@@ -36,19 +37,6 @@ def on_behalf_of(tenant: str, principal: str) -> Generator[None]:
         yield
     finally:
         _on_behalf.reset(token)
-
-
-class Resolver(Protocol):
-    """Finds the addresses of a name."""
-
-    async def __call__(self, host: str, port: int, /) -> Sequence[str]:
-        """The addresses of a name, all of them, as numbers.
-
-        Raises:
-            ResolverBusy: nobody was asked.
-            OSError: there are none.
-        """
-        ...
 
 
 class ResolverBusy(OSError):

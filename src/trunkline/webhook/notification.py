@@ -97,10 +97,9 @@ def _texts(parts: Sequence[Part]) -> list[str]:
 class RecentNotifications:
     """Notifications by task and id, each until its time is over. Any thread may ask."""
 
-    def __init__(self, window_s: float, clock: Callable[[], int], most: int = _MOST) -> None:
+    def __init__(self, window_s: float, clock: Callable[[], int]) -> None:
         self._window_ms = int(window_s * 1000)
         self._clock = clock
-        self._most = most
         self._until: dict[bytes, int] = {}
         self._lock = threading.Lock()
 
@@ -119,7 +118,7 @@ class RecentNotifications:
             if key in self._until:
                 return False
             if key:
-                if len(self._until) >= self._most:
+                if len(self._until) >= _MOST:
                     del self._until[next(iter(self._until))]
                 self._until[key] = now + self._window_ms
             return True
