@@ -11,7 +11,7 @@ from typing import Any, NoReturn, cast
 import msgspec
 from msgspec import Struct
 
-from trunkline.bridge.call import ToolClient
+from trunkline.bridge.outcome import ToolClient
 from trunkline.client.result import Result
 from trunkline.errors import TrunklineError
 from trunkline.wire.spellings import plain_state

@@ -11,7 +11,7 @@ from typing import cast
 from msgspec import Struct
 
 from trunkline.agent.agent import Agent
-from trunkline.bridge.call import ToolClient
+from trunkline.bridge.outcome import ToolClient
 from trunkline.bridge.tool import SkillFilter
 from trunkline.client.client import Client
 from trunkline.client.sync import SyncClient

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from trunkline.bridge.arguments import ToolArguments, decode_arguments, read_arguments
-from trunkline.bridge.call import ToolClient, call_tool, failed
-from trunkline.bridge.outcome import Handle, ToolOutcome
+from trunkline.bridge.outcome import Handle, ToolClient, ToolOutcome, call_tool, failed
 from trunkline.bridge.sources import FoundAgent, Source, find_agents
 from trunkline.bridge.tool import SkillAddress, SkillFilter, Tool, make_tool, skill_filter, tool_names
 from trunkline.errors import InvalidParams, Misuse
@@ -125,15 +124,12 @@ class Toolbox:
     """Tools and the agents behind them. Iterate over it, or ask for the shape that a model reads."""
 
     def __init__(
-        self,
-        tools: Iterable[tuple[Tool, ToolClient | None]],
-        missing: Mapping[str, str] | None = None,
-        stack: AsyncExitStack | None = None,
+        self, tools: Iterable[tuple[Tool, ToolClient | None]], missing: dict[str, str], stack: AsyncExitStack
     ) -> None:
         self._tools = {tool.name: (tool, peer) for tool, peer in tools}
         # Agents that could not be reached, and why.
-        self.missing = dict(missing or {})
-        self._stack = stack or AsyncExitStack()
+        self.missing = missing
+        self._stack = stack
         # Some agents go on by the conversation and not by the task, so it is kept with the question.
         # By the agent too: another one may give its tasks the same ids.
         self._questions: OrderedDict[tuple[int, str], Handle] = OrderedDict()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trunkline.bridge.call import outcome_of
-from trunkline.bridge.outcome import ToolOutcome, standard_base64
+from trunkline.bridge.outcome import ToolOutcome, outcome_of, standard_base64
 from trunkline.bridge.tool import Tool
 from trunkline.client.result import Result
 from trunkline.errors import InvalidParams

@@ -18,7 +18,7 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from trunkline.auth.principal import Principal
 from trunkline.bridge.arguments import ToolArguments, read_arguments
-from trunkline.bridge.call import failed
+from trunkline.bridge.outcome import failed
 from trunkline.client.result import Result
 from trunkline.errors import InvalidParams, Misuse, TrunklineError
 from trunkline.mcp.contents import Block, canceled, file_of, result_of

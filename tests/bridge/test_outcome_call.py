@@ -10,8 +10,7 @@ import pytest
 
 from tests.bridge.agents import client_of, planner
 from trunkline import Agent
-from trunkline.bridge.call import failed
-from trunkline.bridge.outcome import ToolOutcome
+from trunkline.bridge.outcome import ToolOutcome, failed
 from trunkline.bridge.tools import Toolbox, tools
 from trunkline.client.client import Client
 from trunkline.client.result import Result
