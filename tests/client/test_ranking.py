@@ -36,8 +36,8 @@ def offering(*interfaces: Interface) -> PeerCard:
     return PeerCard(name="a", interfaces=interfaces)
 
 
-def candidates(card: PeerCard | None, url: str, **options: Any) -> tuple[RankedInterface, ...]:
-    return rank(card, url, **options).candidates
+def candidates(card: PeerCard | None, url: str, **options: Any) -> list[RankedInterface]:
+    return rank(card, url, **options)[0]
 
 
 def chosen(card: PeerCard | None, url: str = HOME, **options: Any) -> list[tuple[str, str, str]]:
@@ -59,7 +59,7 @@ def test_the_first_that_is_spoken_in_the_order_of_the_card() -> None:
         ("JSONRPC", "1.0", "https://agent.example/a2a"),
         ("JSONRPC", "0.3", "https://agent.example/old"),
     ]
-    notes = rank(card, HOME).notes
+    _, notes = rank(card, HOME)
     assert "GRPC is not spoken here" in notes[0]
     assert "version 2.0 is not spoken here" in notes[1]
     assert chosen(card, adapters=["grpc"])[0][0] == "GRPC"
@@ -71,8 +71,8 @@ def test_preferred_bindings_come_first() -> None:
         Interface("https://agent.example/rest", "HTTP+JSON", "1.0"),
     )
     assert [one[0] for one in chosen(card, bindings=["http+json"])] == ["HTTP+JSON", "JSONRPC"]
-    notes = rank(card, HOME, bindings=["PIGEON"], adapters=["PIGEON"]).notes
-    assert notes == ("PIGEON is preferred, but the card does not offer it",)
+    _, notes = rank(card, HOME, bindings=["PIGEON"], adapters=["PIGEON"])
+    assert notes == ["PIGEON is preferred, but the card does not offer it"]
 
 
 def test_the_task_api_is_where_the_operator_says_as_no_card_tells_of_it() -> None:

@@ -166,14 +166,14 @@ class Negotiation:
         if card is not None and isinstance(self._http_client, Guarded):
             self._http_client.fit(card)
         options = self._options
-        choice = rank(
+        candidates, notes = rank(
             card, self._url, version=options.version, bindings=options.bindings, adapters=self._transports
         )
-        self._notes += choice.notes
+        self._notes += tuple(notes)
         self._told.extend(self._notes)
-        self._untried = [one.interface for one in choice.candidates]
+        self._untried = [one.interface for one in candidates]
         if card is not None:
-            return self._take(self._untried.pop(0), choice.candidates[0].why)
+            return self._take(self._untried.pop(0), candidates[0].why)
         attempts: list[tuple[Interface, str]] = []
         found = await self._elsewhere(attempts, lacks_method=True)
         if found and self.transport is not None:

@@ -69,13 +69,6 @@ class RankedInterface(Struct, frozen=True):
     pinned_from: str = ""
 
 
-class InterfaceChoice(Struct, frozen=True):
-    """The interfaces to try, in order, and notes on those that are not tried."""
-
-    candidates: tuple[RankedInterface, ...]
-    notes: tuple[str, ...]
-
-
 def rank(
     card: PeerCard | None,
     operator_url: str,
@@ -83,10 +76,11 @@ def rank(
     version: str = "",
     bindings: Sequence[str] = (),
     adapters: Collection[str] = (),
-) -> InterfaceChoice:
-    """The interfaces of a card in its order; preferred `bindings` first, those of `adapters` included.
+) -> tuple[list[RankedInterface], list[str]]:
+    """The interfaces of a card in its order, and notes on those that are not tried.
 
-    A pinned version is the only one. Without a card, or one that names no interface, it is a guess.
+    Preferred `bindings` come first, and those of `adapters` are spoken too. A pinned version is the only one.
+    Without a card, or one that names no interface, it is a guess.
     """
     found: list[RankedInterface] = []
     notes: list[str] = []
@@ -123,7 +117,7 @@ def rank(
     for one in ordered:
         if one.pinned_from:
             _log_pinned(one.pinned_from, one.interface.url)
-    return InterfaceChoice(tuple(ordered), tuple(notes))
+    return ordered, notes
 
 
 def probes(operator_url: str, failed: Interface, *, version: str = "") -> tuple[Interface, ...]:
