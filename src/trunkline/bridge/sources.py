@@ -84,28 +84,26 @@ async def find_agents(given: Source, stack: AsyncExitStack) -> tuple[list[FoundA
     Raises:
         TrunklineError: none of them was found, or what is given is nothing that has skills.
     """
-    rows = _listed(given)
     extras: Mapping[str, AgentExtras] = given.extras if isinstance(given, Agents) else {}
     # Each opens what it needs on its own; all of them ask at the same time.
-    peers = [(name, one, await _client_for(one, stack)) for name, one in rows]
-    answers = await asyncio.gather(*(_card_of(one, peer) for _, one, peer in peers), return_exceptions=True)
+    rows = [(name, one, *await _opened(one, stack)) for name, one in _listed(given)]
+    answers = await asyncio.gather(*(_card_of(one, peer) for _, one, _, peer in rows), return_exceptions=True)
     found: list[FoundAgent] = []
     missing: dict[str, str] = {}
     first: BaseException | None = None
-    for (name, one, peer), card in zip(peers, answers, strict=True):
+    for (name, _, url, peer), card in zip(rows, answers, strict=True):
         extra = extras.get(name, AgentExtras())
         if isinstance(card, TrunklineError):
             first = first or card
-            missing[name or _address(one, None)] = str(card)
-            log.warning(
-                "tools.agent_missing agent=%s error=%r", name or shown(_address(one, None)), str(card)
-            )
+            missing[name or url] = str(card)
+            log.warning("tools.agent_missing agent=%s error=%r", name or shown(url), str(card))
             if not extra.skills:
                 continue
             card = PeerCard(name=name)
         if isinstance(card, BaseException):
             raise card
-        found.append(FoundAgent(name or card.name, _address(one, card), card, peer, extra))
+        url = url or next((interface.url for interface in card.interfaces), "")
+        found.append(FoundAgent(name or card.name, url, card, peer, extra))
     if first is not None and not found:
         raise first
     return found, missing
@@ -119,18 +117,23 @@ def _listed(given: Source) -> list[tuple[str, AgentSource]]:
     return [("", one) for one in given]
 
 
-async def _client_for(one: AgentSource, stack: AsyncExitStack) -> ToolClient | None:
+async def _opened(one: AgentSource, stack: AsyncExitStack) -> tuple[str, ToolClient | None]:
+    """The address by which an agent is told from another of the same name, and the client that reaches it.
+
+    Where the address is empty, that of its card counts.
+    """
     if isinstance(one, PeerCard):
-        return None
+        return "", None
     if isinstance(one, Agent):
-        return await _in_process_client(one, stack)
+        return f"inside:{one.name}", await _in_process_client(one, stack)
     if isinstance(one, str):
-        return await stack.enter_async_context(Client(one))
+        return one, await stack.enter_async_context(Client(one))
     if isinstance(one, SyncClient):
         raise Misuse("tools are called with await; make them of a Client, not of a SyncClient")
     if not callable(getattr(one, "card", None)) or not callable(getattr(one, "send", None)):
         raise Misuse(f"tools are made of cards, clients, agents and addresses, not of {type(one).__name__}")
-    return one
+    own = getattr(one, "url", "")
+    return own if isinstance(own, str) else "", one
 
 
 async def _in_process_client(agent: Agent, stack: AsyncExitStack) -> ToolClient:
@@ -150,15 +153,3 @@ async def _card_of(one: AgentSource, peer: ToolClient | None) -> PeerCard:
         return one
     assert peer is not None
     return await peer.card()
-
-
-def _address(one: AgentSource, card: PeerCard | None) -> str:
-    """The address by which an agent is told from another of the same name."""
-    if isinstance(one, str):
-        return one
-    if isinstance(one, Agent):
-        return f"inside:{one.name}"
-    own = getattr(one, "url", "")
-    if isinstance(own, str) and own:
-        return own
-    return card.interfaces[0].url if card is not None and card.interfaces else ""
