@@ -13,7 +13,7 @@ from trunkline.errors import TimedOut, Unreachable
 from trunkline.net.connection import SocketResponse
 from trunkline.net.egress import Egress, HttpTarget, join, target
 from trunkline.net.http import Body, HttpRequest
-from trunkline.net.http_client import SocketHttpClient, untrusted
+from trunkline.net.http_client import Dial, SocketHttpClient, dial, untrusted
 
 TIMEOUT_S = 15.0
 POST_BYTES = 64 * 1024
@@ -41,11 +41,16 @@ class Fetcher:
     """Sends whole requests to where the egress guard lets them go, and reads a bounded part of the answer."""
 
     def __init__(
-        self, egress: Egress, *, timeout_s: float = TIMEOUT_S, tls: ssl.SSLContext | None = None
+        self,
+        egress: Egress,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        tls: ssl.SSLContext | None = None,
+        dial: Dial = dial,
     ) -> None:
         self._egress = egress
         self._timeout_s = timeout_s
-        self._client = SocketHttpClient(egress, tls=tls, connections=ORIGIN_CONNECTIONS)
+        self._client = SocketHttpClient(egress, tls=tls, connections=ORIGIN_CONNECTIONS, dial=dial)
         self._in_flight = asyncio.Semaphore(IN_FLIGHT)
         self._sending = 0
 
