@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import msgspec
 from msgspec import UNSET, Struct
+from msgspec.structs import asdict, replace
 
 from trunkline.wire import types as t
 from trunkline.wire.reports import parts_with_reports
@@ -119,17 +120,11 @@ class _Page03(WireStruct, frozen=True, omit_defaults=False):
     total_size: int
 
 
-class _ProtoMessage03(WireStruct, frozen=True):
-    message_id: str
-    role: str
-    content: list[_Written]
-    context_id: str = ""
-    task_id: str = ""
-    metadata: Metadata | None = None
-    extensions: tuple[str, ...] = ()
-
-
 # ProtoJSON tells objects by the member that holds them; so those of JSON-RPC lose their `kind`.
+class _ProtoMessage03(_Message03, frozen=True, tag=False):
+    parts: list[_Written] = msgspec.field(name="content")
+
+
 class _ProtoTask03(_Task03, frozen=True, tag=False):
     """A task without its kind."""
 
@@ -150,6 +145,10 @@ class Writer03:
 
     _states = {state: plain_state(state) for state in t.STATES} | {t.TaskState.UNSPECIFIED: "unknown"}
     _roles: Mapping[t.Role | None, str] = {t.Role.USER: "user", t.Role.AGENT: "agent", None: "agent"}
+    # What the three kinds of parts are called, and what a file is.
+    _kinds = ("text", "data", "file")
+    _file_type: type[_File03 | _ProtoFile03] = _File03
+    _message_type: type[_Message03] = _Message03
     _task_type: type[_Task03] = _Task03
     _status_type: type[_StatusUpdate03] = _StatusUpdate03
     _artifact_type: type[_ArtifactUpdate03] = _ArtifactUpdate03
@@ -200,9 +199,7 @@ class Writer03:
         `artifacts`.
         """
         made = [
-            _WholeArtifact03(
-                **msgspec.structs.asdict(self._artifact(artifact)), append=False, last_chunk=True
-            )
+            _WholeArtifact03(**asdict(self._artifact(artifact)), append=False, last_chunk=True)
             for artifact in artifacts
         ]
         status, last = self._status(update.status), made[-1] if made else None
@@ -246,7 +243,7 @@ class Writer03:
         )
 
     def _message(self, message: t.Message) -> _Written:
-        written = _Message03(
+        written = self._message_type(
             message.message_id,
             self._roles[message.role],
             [self._part(part) for part in message.parts],
@@ -259,14 +256,19 @@ class Writer03:
         return _with_extra(written, message.extra) if message.extra else written
 
     def _part(self, part: t.Part) -> _Written:
+        text, data, file = self._kinds
         if part.text is not None:
-            written = _Part03("text", part.text, None, None, _part_metadata(part))
+            written = _Part03(text, part.text, None, None, _part_metadata(part))
         elif part.data is not UNSET:
-            written = _Part03("data", None, None, _data_object(part.data), _part_metadata(part))
+            written = _Part03(data, None, None, self._data(part.data), _part_metadata(part))
         else:
-            file = _File03(part.raw, part.url, part.media_type, part.filename)
-            written = _Part03("file", None, file, None, part.metadata)
+            content = self._file_type(part.raw, part.url, part.media_type, part.filename)
+            written = _Part03(file, None, content, None, part.metadata)
         return _with_extra(written, part.extra) if part.extra else written
+
+    def _data(self, value: Any) -> Metadata:
+        """The value of a data part, which in 0.3 must be an object."""
+        return cast("Metadata", value) if isinstance(value, dict) else {"value": value}
 
 
 class ProtoWriter03(Writer03):
@@ -274,6 +276,9 @@ class ProtoWriter03(Writer03):
 
     _states = {state: state.value for state in t.TaskState} | {t.TaskState.CANCELED: "TASK_STATE_CANCELLED"}
     _roles = {t.Role.USER: "ROLE_USER", t.Role.AGENT: "ROLE_AGENT", None: "ROLE_AGENT"}
+    _kinds = ("", "", "")
+    _file_type = _ProtoFile03
+    _message_type = _ProtoMessage03
     _task_type = _ProtoTask03
     _status_type = _ProtoStatusUpdate03
     _artifact_type = _ProtoArtifactUpdate03
@@ -282,26 +287,13 @@ class ProtoWriter03(Writer03):
         return b'{"%b":%b}' % (member, body)
 
     def _message(self, message: t.Message) -> _Written:
-        written = _ProtoMessage03(
-            message.message_id,
-            self._roles[message.role],
-            [self._part(part) for part in message.parts],
-            message.context_id,
-            message.task_id,
-            message.metadata,
-            message.extensions,
-        )
-        return _with_extra(written, message.extra) if message.extra else written
+        if message.reference_task_ids:
+            # Its proto has no word for them.
+            message = replace(message, reference_task_ids=())
+        return super()._message(message)
 
-    def _part(self, part: t.Part) -> _Written:
-        if part.text is not None:
-            written = _Part03("", part.text, None, None, _part_metadata(part))
-        elif part.data is not UNSET:
-            written = _Part03("", None, None, {"data": _data_object(part.data)}, _part_metadata(part))
-        else:
-            file = _ProtoFile03(part.raw, part.url, part.media_type, part.filename)
-            written = _Part03("", None, file, None, part.metadata)
-        return _with_extra(written, part.extra) if part.extra else written
+    def _data(self, value: Any) -> Metadata:
+        return {"data": super()._data(value)}
 
 
 def _part_metadata(part: t.Part) -> Metadata | None:
@@ -312,11 +304,6 @@ def _part_metadata(part: t.Part) -> Metadata | None:
     notes = {"mimeType": part.media_type, "filename": part.filename}
     written = {**{name: text for name, text in notes.items() if text}, **(part.metadata or {})}
     return {**written, "mimeType": _DELTA_03} if written.get("mimeType") == _DELTA else written
-
-
-def _data_object(value: Any) -> Metadata:
-    """The value of a data part, which in 0.3 must be an object."""
-    return cast("Metadata", value) if isinstance(value, dict) else {"value": value}
 
 
 def _with_extra(written: Struct, extra: Metadata) -> Metadata:
