@@ -62,8 +62,8 @@ def test_a_member_of_metadata_named_extra_stays_there() -> None:
 
 
 def test_SND_01_answers() -> None:
-    assert plain(v1.answer_task(v1.task(TASK))) == {"task": plain(v1.task(TASK))}
-    assert plain(v1.answer_message(HELLO)) == {"message": plain(v1.message(HELLO))}
+    assert plain(v1.task_frame(v1.task(TASK))) == {"task": plain(v1.task(TASK))}
+    assert plain(v1.message_frame(HELLO)) == {"message": plain(v1.message(HELLO))}
 
 
 def test_frames() -> None:

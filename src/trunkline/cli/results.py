@@ -305,9 +305,9 @@ def encode_result(result: Result, *, wrapped: bool) -> bytes:
     """A result as 1.0 has it; `wrapped` as the answer to a send, which names its kind."""
     if result.task is not None:
         task = v1.task(result.task)
-        return v1.answer_task(task) if wrapped else task
+        return v1.task_frame(task) if wrapped else task
     assert result.message is not None
-    return v1.answer_message(result.message) if wrapped else v1.message(result.message)
+    return v1.message_frame(result.message) if wrapped else v1.message(result.message)
 
 
 def _show_next(session: Session, result: Result) -> None:

@@ -74,8 +74,8 @@ class MockRequest(Struct, frozen=True):
         """The answer to a send: the task that the message made or continued, or a message instead."""
         writer = self.writer()
         if isinstance(sent, Message):
-            return self.result(writer.answer_message(sent))
-        return self.result(writer.answer_task(writer.task(sent)))
+            return self.result(writer.message_frame(sent))
+        return self.result(writer.task_frame(writer.task(sent)))
 
     def frame(self, seq: int | None, body: bytes) -> bytes:
         """One frame of a stream."""

@@ -82,8 +82,8 @@ class EncodedOperations:
         given = await self.operations.send(caller, request)
         writer = WRITERS[caller.dialect]
         if isinstance(given, Message):
-            return writer.answer_message(given)
-        return writer.answer_task(writer.task(given))
+            return writer.message_frame(given)
+        return writer.task_frame(writer.task(given))
 
     async def get(self, caller: Caller, query: TaskQuery) -> bytes:
         """A task as it stands."""

@@ -5,6 +5,7 @@ The reason of an ErrorInfo tells most, then the name or the code of an error, th
 
 from __future__ import annotations
 
+import re
 from typing import Any, cast
 
 import msgspec
@@ -15,6 +16,7 @@ from trunkline.wire.codes import CODES
 from trunkline.wire.decode import DECODE_ERRORS, check_structure
 
 EXCERPT = 200
+_CAPITAL = re.compile(r"([A-Z])")
 _MAX_WAIT_S = 3600.0
 _MAX_TEXT = 2000
 _MAX_DETAILS = 32
@@ -103,17 +105,17 @@ def read_content(value: object) -> ErrorContent:
     inner = given.get("error")
     if isinstance(inner, dict):
         return read_content(cast("object", inner))
-    message = _text(given, "message", "detail", "title", "error", "error_description")
+    message = text(given, "message", "detail", "title", "error", "error_description")
     code = given.get("code")
     info, field = _details(given.get("details"), given.get("data"))
     metadata = as_object(info.get("metadata"))
     return ErrorContent(
         message,
         code if isinstance(code, int) and not isinstance(code, bool) else 0,
-        _text(given, "type", "name"),
-        _text(info, "reason") or _text(given, "reason"),
+        text(given, "type", "name"),
+        text(info, "reason") or text(given, "reason"),
         field,
-        {name: text for name, text in metadata.items() if isinstance(text, str)},
+        {name: value for name, value in metadata.items() if isinstance(value, str)},
     )
 
 
@@ -129,8 +131,8 @@ def refusal_of(content: ErrorContent, status: int, headers: dict[str, str]) -> e
     if found is None or found is e.PeerError:
         return e.PeerError(message, code=content.code or status)
     details = {
-        _clean(name): _clean(text)
-        for name, text in list(content.metadata.items())[:_MAX_DETAILS]
+        _clean(name): _clean(value)
+        for name, value in list(content.metadata.items())[:_MAX_DETAILS]
         if name not in {"message", "field", "self"}
     }
     if found is e.Unavailable and "retry-after" in headers:
@@ -173,17 +175,21 @@ def _details(*places: object) -> tuple[dict[str, Any], str]:
         for known in map(as_object, as_list(place) or [place]):
             if isinstance(known.get("reason"), str):
                 info = info or known
-            violations = as_list(known.get("fieldViolations") or known.get("field_violations"))
-            field = field or _text(as_object(violations[0] if violations else None), "field")
+            violations = as_list(take(known, "fieldViolations"))
+            field = field or text(as_object(violations[0] if violations else None), "field")
     return info, field
 
 
-def _text(given: dict[str, Any], *names: str) -> str:
-    for name in names:
-        found = given.get(name)
-        if isinstance(found, str) and found:
-            return found
-    return ""
+def take(given: dict[str, Any], name: str) -> object:
+    """A member by its name in JSON, or as Python and the proto spell it."""
+    found = given.get(name)
+    return given.get(_CAPITAL.sub(r"_\1", name).lower()) if found is None else found
+
+
+def text(given: dict[str, Any], *names: str) -> str:
+    """The first of these members that is a text and not empty; nothing if none is."""
+    found = [take(given, name) for name in names]
+    return next((one for one in found if isinstance(one, str) and one), "")
 
 
 def as_object(value: object) -> dict[str, Any]:

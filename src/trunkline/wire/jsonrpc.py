@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from trunkline.errors import InvalidParams, InvalidRequest, ParseError, Refused
-from trunkline.wire.codes import Detail, code_of, details
+from trunkline.wire.codes import code_of, details
 from trunkline.wire.decode import DECODE_ERRORS, parse_error
 
 RequestId = str | int | float | None
@@ -40,18 +40,6 @@ class _AnyRequest(Struct, frozen=True):
     method: Any = None
     id: Any | UnsetType = UNSET
     params: Raw = Raw()
-
-
-class _RpcError(Struct, frozen=True):
-    code: int
-    message: str
-    data: tuple[Detail, ...]
-
-
-class _ErrorAnswer(Struct, frozen=True):
-    jsonrpc: str
-    id: RequestId
-    error: _RpcError
 
 
 _proper = msgspec.json.Decoder(_ProperRequest)
@@ -147,5 +135,5 @@ def error(request_id: RequestId, refused: Refused) -> bytes:
     if isinstance(refused, ParseError):
         # What was found of an id may be no more than a part of the damage: JSON-RPC says null.
         request_id = None
-    what = _RpcError(code_of(refused).rpc, refused.message, details(refused))
-    return _encode(_ErrorAnswer("2.0", request_id, what))
+    what = {"code": code_of(refused).rpc, "message": refused.message, "data": details(refused)}
+    return _encode({"jsonrpc": "2.0", "id": request_id, "error": what})

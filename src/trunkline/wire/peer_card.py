@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -12,9 +11,8 @@ from msgspec import Struct
 from trunkline.errors import ParseError, Unreadable
 from trunkline.wire.card import SCHEME_WRAPPERS, Extension, Provider, Skill
 from trunkline.wire.decode import DECODE_ERRORS, check_structure
-from trunkline.wire.error_reader import as_list, as_object, excerpt
+from trunkline.wire.error_reader import as_list, as_object, excerpt, take, text
 
-_CAPITAL = re.compile(r"([A-Z])")
 # Whoever looks for one that works tries them in turn: a card must not send callers all over the world.
 INTERFACES = 32
 
@@ -318,18 +316,6 @@ def _of_kind(kind: str, given: dict[str, Any]) -> PeerScheme:
     if kind == "openIdConnect":
         return PeerScheme(kind, discovery_url=text(given, "openIdConnectUrl"))
     return PeerScheme(kind)
-
-
-def take(given: dict[str, Any], name: str) -> object:
-    """A member by its name in JSON, or as Python and the proto spell it."""
-    found = given.get(name)
-    return given.get(_CAPITAL.sub(r"_\1", name).lower()) if found is None else found
-
-
-def text(given: dict[str, Any], *names: str) -> str:
-    """The first of these members that is a text and not empty; nothing if none is."""
-    found = [take(given, name) for name in names]
-    return next((one for one in found if isinstance(one, str) and one), "")
 
 
 def texts(given: dict[str, Any], name: str) -> tuple[str, ...]:

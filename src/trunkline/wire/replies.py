@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 from trunkline.errors import ParseError, Refused, Unreadable
 from trunkline.wire.answers import Notice, read_decoded, read_notice
 from trunkline.wire.decode import DECODE_ERRORS, check_structure
-from trunkline.wire.error_reader import decode_leniently, excerpt, read_rpc_error
+from trunkline.wire.error_reader import decode_leniently, excerpt, read_rpc_error, take, text
 from trunkline.wire.push import read_push_request
 from trunkline.wire.raw import RawAnswer
 from trunkline.wire.types import PushConfig, Task, TaskPage
@@ -35,20 +35,9 @@ class _RpcResponse(Struct, frozen=True):
     jsonrpc: Raw = Raw()
 
 
-class _AnsweredPage(Struct, frozen=True):
-    tasks: list[Raw] | None = None
-    next_page_token: Any = msgspec.field(default=None, name="nextPageToken")
-    next_page_token_snake: Any = msgspec.field(default=None, name="next_page_token")
-    page_size: Any = msgspec.field(default=None, name="pageSize")
-    page_size_snake: Any = msgspec.field(default=None, name="page_size")
-    total_size: Any = msgspec.field(default=None, name="totalSize")
-    total_size_snake: Any = msgspec.field(default=None, name="total_size")
-
-
 _quick = msgspec.json.Decoder(_Quick)
 _reply = msgspec.json.Decoder(_RpcResponse)
-_page = msgspec.json.Decoder(_AnsweredPage)
-_list = msgspec.json.Decoder(list[Raw])
+_list: msgspec.json.Decoder[list[Raw] | None] = msgspec.json.Decoder(list[Raw] | None)
 _members = msgspec.json.Decoder(dict[str, Raw])
 _NULL = (b"", b"null")
 
@@ -150,17 +139,14 @@ def read_page(raw: bytes, *, proto: bool = False) -> TaskPage:
     """
     try:
         check_structure(raw)
-        page = _AnsweredPage(tasks=_list.decode(raw)) if raw.lstrip()[:1] == b"[" else _page.decode(raw)
+        page = {"tasks": Raw(raw)} if raw.lstrip()[:1] == b"[" else _members.decode(raw)
+        listed = _list.decode(bytes(page.pop("tasks", b"null"))) or []
+        told = {name: msgspec.json.decode(bytes(value)) for name, value in page.items()}
     except (*DECODE_ERRORS, ParseError):
         raise Unreadable(f"the agent's list is no page of tasks: {excerpt(raw)}") from None
-    tasks = tuple([task_of(read_answer(bytes(one), proto=proto)) for one in page.tasks or ()])
-    token = page.next_page_token or page.next_page_token_snake
-    return TaskPage(
-        tasks,
-        token if isinstance(token, str) else "",
-        _count(page.page_size or page.page_size_snake, len(tasks)),
-        _count(page.total_size or page.total_size_snake, len(tasks)),
-    )
+    tasks = tuple([task_of(read_answer(bytes(one), proto=proto)) for one in listed])
+    size, total = (_count(take(told, name), len(tasks)) for name in ("pageSize", "totalSize"))
+    return TaskPage(tasks, text(told, "nextPageToken"), size, total)
 
 
 def _count(given: object, otherwise: int) -> int:
@@ -194,7 +180,7 @@ def read_configs(raw: bytes) -> tuple[PushConfig, ...]:
         return ()
     try:
         if raw.lstrip()[:1] == b"[":
-            items = _list.decode(raw)
+            items = _list.decode(raw) or []
         else:
             items = _of_page(_members.decode(raw), raw)
     except DECODE_ERRORS:
@@ -205,7 +191,6 @@ def read_configs(raw: bytes) -> tuple[PushConfig, ...]:
 def _of_page(members: dict[str, Raw], raw: bytes) -> list[Raw]:
     for name in ("configs", "pushNotificationConfigs", "push_notification_configs"):
         if name in members:
-            listed = bytes(members[name])
-            return [] if listed == b"null" else _list.decode(listed)
+            return _list.decode(bytes(members[name])) or []
     alone = {"url", "pushNotificationConfig", "push_notification_config"} & members.keys()
     return [Raw(raw)] if alone else []

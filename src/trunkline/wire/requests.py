@@ -20,7 +20,6 @@ from trunkline.wire.types import (
     Role,
     SendRequest,
     TaskQuery,
-    TaskState,
     WireStruct,
 )
 from trunkline.wire.writer import WRITERS, Dialect
@@ -45,28 +44,6 @@ class _Send(WireStruct, frozen=True):
     configuration: _Configuration | None = None
     metadata: Metadata | None = None
     context_id: str = ""
-
-
-class _List(WireStruct, frozen=True):
-    context_id: str = ""
-    status: str = ""
-    page_size: int | None = None
-    page_token: str = ""
-    history_length: int | None = None
-    status_timestamp_after: str = ""
-    include_artifacts: bool = False
-    tenant: str = ""
-
-
-class _PushParams(WireStruct, frozen=True):
-    task_id: str
-    id: str = ""
-    tenant: str = ""
-
-
-class _PushParams03(WireStruct, frozen=True):
-    id: str
-    push_notification_config_id: str = ""
 
 
 _NONE = _Configuration()
@@ -110,14 +87,17 @@ def task_params(query: TaskQuery, dialect: Dialect) -> bytes:
 
 def list_params(query: ListQuery, dialect: Dialect) -> bytes:
     """Params of `list`."""
-    return _encode(_list(query, dialect))
+    # 0.3 knows no tenants.
+    return _encode(_list(query if dialect is Dialect.V1 else replace(query, tenant=""), dialect))
 
 
 def push_params(query: PushQuery, dialect: Dialect) -> bytes:
     """Params of getting, listing and deleting push configs."""
     if dialect is Dialect.V1:
-        return _encode(_PushParams(query.task_id, query.config_id, query.tenant))
-    return _encode(_PushParams03(query.task_id, query.config_id))
+        given = {"taskId": query.task_id, "id": query.config_id, "tenant": query.tenant}
+    else:
+        given = {"id": query.task_id, "pushNotificationConfigId": query.config_id}
+    return _encode({name: text for name, text in given.items() if text})
 
 
 def card_params(tenant: str, dialect: Dialect) -> bytes:
@@ -125,22 +105,14 @@ def card_params(tenant: str, dialect: Dialect) -> bytes:
     return _encode({"tenant": tenant} if tenant and dialect is Dialect.V1 else {})
 
 
-def _list(query: ListQuery, dialect: Dialect) -> _List:
-    after = query.status_timestamp_after
-    return _List(
-        query.context_id,
-        "" if query.status is None else _state(query.status, dialect),
-        query.page_size,
-        query.page_token,
-        query.history_length,
-        "" if after is None else timestamp(after),
-        query.include_artifacts,
-        query.tenant if dialect is Dialect.V1 else "",
-    )
-
-
-def _state(state: TaskState, dialect: Dialect) -> str:
-    return plain_state(state) if dialect is Dialect.V03 else state.value
+def _list(query: ListQuery, dialect: Dialect) -> Metadata:
+    # What the query itself does not have as the wire spells it; the size of a page is always said.
+    given: Metadata = {"pageSize": query.page_size, **msgspec.to_builtins(query)}
+    if query.status is not None and dialect is Dialect.V03:
+        given["status"] = plain_state(query.status)
+    if query.status_timestamp_after is not None:
+        given["statusTimestampAfter"] = timestamp(query.status_timestamp_after)
+    return given
 
 
 class RestRequest(Struct, frozen=True):
@@ -171,7 +143,7 @@ def rest_task(operation: Operation, query: TaskQuery, dialect: Dialect) -> RestR
 
 def rest_list(query: ListQuery, dialect: Dialect) -> RestRequest:
     """The REST request of `list`; the tenant is in the path."""
-    given: dict[str, str | int | bool] = msgspec.to_builtins(replace(_list(query, dialect), tenant=""))
+    given = _list(replace(query, tenant=""), dialect)
     asked = {name: "true" if value is True else value for name, value in given.items()}
     return RestRequest("GET", f"{_prefix(dialect, query.tenant)}/tasks?{urlencode(asked)}")
 

@@ -165,16 +165,13 @@ class Writer03:
         """A bare Artifact."""
         return _encode(self._artifact(artifact))
 
-    def answer_task(self, task_bytes: bytes) -> bytes:
+    def task_frame(self, task_bytes: bytes) -> bytes:
         """See `Writer`."""
         return self._held(b"task", task_bytes)
 
-    def answer_message(self, message: t.Message) -> bytes:
+    def message_frame(self, message: t.Message) -> bytes:
         """See `Writer`."""
         return self._held(b"message", self.message(message))
-
-    task_frame = answer_task
-    message_frame = answer_message
 
     def status_frame(self, update: t.StatusUpdate, *, final: bool) -> bytes:
         """See `Writer`."""

@@ -34,18 +34,14 @@ def message(message: Message) -> bytes:
 _message = message
 
 
-def answer_task(task_bytes: bytes) -> bytes:
-    """The result of a send that made or continued a task."""
+def task_frame(task_bytes: bytes) -> bytes:
+    """The result of a send that made or continued a task, and a task in a stream."""
     return b'{"task":%b}' % task_bytes
 
 
-def answer_message(message: Message) -> bytes:
-    """The result of a send that was answered directly."""
+def message_frame(message: Message) -> bytes:
+    """The result of a send that was answered directly, also in a stream."""
     return b'{"message":%b}' % _message(message)
-
-
-task_frame = answer_task
-message_frame = answer_message
 
 
 def status_frame(update: StatusUpdate, *, final: bool) -> bytes:

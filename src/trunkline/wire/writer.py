@@ -32,20 +32,12 @@ class Writer(Protocol):
         """A bare Message."""
         ...
 
-    def answer_task(self, task_bytes: bytes) -> bytes:
-        """The result of a send around a Task already written by `task`."""
-        ...
-
-    def answer_message(self, message: Message) -> bytes:
-        """The result of a send that was answered directly."""
-        ...
-
     def task_frame(self, task_bytes: bytes) -> bytes:
-        """A stream frame around a Task already written by `task`."""
+        """What a send answers, and a stream frame: around a Task already written by `task`."""
         ...
 
     def message_frame(self, message: Message) -> bytes:
-        """A stream frame with a Message."""
+        """The same with a Message: of a send that was answered directly."""
         ...
 
     def status_frame(self, update: StatusUpdate, *, final: bool) -> bytes:
