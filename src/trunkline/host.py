@@ -49,8 +49,7 @@ from trunkline.run.runner import Runner
 from trunkline.server.admin import Admin
 from trunkline.server.admission import Admission
 from trunkline.server.cors import Cors
-from trunkline.server.refusals import BodyReader, Refusals
-from trunkline.server.router import AGENTS, FleetSites, Health, Render, Router
+from trunkline.server.router import AGENTS, FleetSites, Render, Router
 from trunkline.server.site import Site
 from trunkline.server.streams import Streams
 from trunkline.store.url import shown, store_from_url
@@ -157,21 +156,15 @@ class Host:
         self.identity.sessions = self.sessions
         self.admin = Admin(self.store, self.key_store, self._signer, self.runner.tasks)
         cors = Cors(settings.cors_origins) if settings.cors_origins else None
-        admission, refusals = self._admission(cors), Refusals(self.identity)
-        read_body = BodyReader(settings.body_limit, settings.body_timeout)
-        self.sites = SiteFactory(
-            self.runner, self.identity, admission, refusals, read_body, pushes=self.notifier is not None
-        )
+        admission = self._admission(cors)
+        self.sites = SiteFactory(self.runner, admission, pushes=self.notifier is not None)
         self.router = Router(
             self._sites(),
             self.mounts,
             admission,
-            refusals,
             streams=self.streams,
-            identity=self.identity,
-            read_body=read_body,
             cors=cors,
-            health=Health(self._unready),
+            unready=self._unready,
             counts=self._counts,
             admin=self.admin,
             metrics=self._metrics() if settings.metrics else None,
@@ -230,8 +223,8 @@ class Host:
             self.identity,
             self.streams,
             quota,
+            settings,
             clock=monotonic,
-            trust_forwarded=settings.trust_forwarded,
         )
 
     def _unready(self) -> str:

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from trunkline.agent.agent import Agent
 from trunkline.agent.declaration import DriftMonitor
 from trunkline.agent.executor import SkillExecutor
-from trunkline.auth.identity import Identity
 from trunkline.config import Settings, host_layer, load
 from trunkline.errors import Misuse
 from trunkline.http.host_check import HostCheck, hosts_of
@@ -25,7 +24,6 @@ from trunkline.server.admission import Admission
 from trunkline.server.card import Cards
 from trunkline.server.encoding import EncodedOperations
 from trunkline.server.operations import OpenTask, Operations
-from trunkline.server.refusals import BodyReader, Refusals
 from trunkline.server.site import Site
 from trunkline.wire.card import Card
 
@@ -60,10 +58,7 @@ class SiteFactory(Struct):
     """Makes the sites of agents, all behind one admission; they may come and go while the host serves."""
 
     _runner: Runner
-    _identity: Identity
     _admission: Admission
-    _refusals: Refusals
-    _read_body: BodyReader
     pushes: bool
     _configs: PushConfigs | None = None
     # By agent id. Whoever pushes says so to each when the store is open.
@@ -106,7 +101,7 @@ class SiteFactory(Struct):
         Raises:
             Misuse: the card cannot be shown.
         """
-        return Cards(self.whole(card), own, self._identity, HostCheck(hosts_of(own)), private)
+        return Cards(self.whole(card), own, self._admission.identity, HostCheck(hosts_of(own)), private)
 
     def whole(self, card: Card) -> Card:
         """A card that says of push what is so on this host."""
@@ -114,7 +109,7 @@ class SiteFactory(Struct):
 
     def showing(self, operations: EncodedOperations, cards: Cards, own: Settings) -> Site:
         """A site with these operations and cards: tenants may be shown the same agent differently."""
-        return Site(operations, cards, self._admission, self._refusals, read_body=self._read_body, own=own)
+        return Site(operations, cards, self._admission, own)
 
     def push_by(self, configs: PushConfigs) -> None:
         """Have all operations, also those that are made later, keep push configs here."""

@@ -17,6 +17,7 @@ from tests.harness import V1, Agent, ServerProcess, message, params
 from tests.hostile.sockets import flood, one, post, request
 from trunkline import Agent as Author
 from trunkline.auth.principal import ANONYMOUS, Principal, Scope
+from trunkline.config import Settings
 from trunkline.errors import Forbidden, TooManyRequests
 from trunkline.host import Application
 from trunkline.http.asgi import AsgiExchange
@@ -136,7 +137,12 @@ def _exchange(client: tuple[str, int] | None, **headers: str) -> AsgiExchange:
 def _door(principal: Principal = ANONYMOUS, *, trust: bool = False) -> Admission:
     quota = Quota(0.001, 1, 0, lambda: 1.0)
     return Admission(
-        HostCheck(LOOPBACK), _Known(principal), _Open(), quota, clock=lambda: 1.0, trust_forwarded=trust
+        HostCheck(LOOPBACK),
+        _Known(principal),
+        _Open(),
+        quota,
+        Settings(trust_forwarded=trust),
+        clock=lambda: 1.0,
     )
 
 
@@ -198,7 +204,7 @@ def test_a_trusted_proxy_says_who_calls(hops: tuple[str, str], together: bool) -
 
 def test_what_is_held_is_given_back_once() -> None:
     quota = Quota(0, 0, 1, lambda: 1.0)
-    door = Admission(HostCheck(LOOPBACK), _Known(ANONYMOUS), _Open(), quota, clock=lambda: 1.0)
+    door = Admission(HostCheck(LOOPBACK), _Known(ANONYMOUS), _Open(), quota, Settings(), clock=lambda: 1.0)
     exchange = _exchange(None)
     for _ in range(3):
         seen, refused = TraceSeen(), TraceSeen()

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 from trunkline.auth.principal import Principal
+from trunkline.config import Settings
 from trunkline.errors import TooManyRequests, Unauthenticated
 from trunkline.http.asgi import AsgiExchange
 from trunkline.http.host_check import LOOPBACK, HostCheck
@@ -50,7 +51,12 @@ class Door:
         self.now = 100.0
         self.keys = Keys()
         self.admission = Admission(
-            HostCheck(LOOPBACK), self.keys, Open(), None, clock=lambda: self.now, trust_forwarded=trust
+            HostCheck(LOOPBACK),
+            self.keys,
+            Open(),
+            None,
+            Settings(trust_forwarded=trust),
+            clock=lambda: self.now,
         )
 
     def come(self, place: str, key: str = WRONG, **headers: str) -> str:

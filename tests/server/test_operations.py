@@ -20,7 +20,7 @@ from trunkline.run.contexts import earlier
 from trunkline.run.executor import Verdict, Work
 from trunkline.server.caller import Caller
 from trunkline.server.operations import Operations
-from trunkline.server.refusals import internal
+from trunkline.server.refusals import refusal_of
 from trunkline.store import group_commit
 from trunkline.store.records import Where
 from trunkline.wire.types import (
@@ -220,7 +220,7 @@ def test_a_damaged_task_is_listed_by_its_head_and_hides_no_other(caplog: pytest.
 
 
 def test_a_damaged_task_is_an_internal_error() -> None:
-    assert isinstance(internal(errors.StoreError.damaged("t", "torn")), errors.InternalError)
+    assert isinstance(refusal_of(errors.StoreError.damaged("t", "torn")), errors.InternalError)
 
 
 def test_a_page_ends_at_a_size_and_the_next_one_goes_on() -> None:

@@ -11,15 +11,19 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from ipaddress import IPv6Address
-from typing import Protocol
 
 from trunkline.auth.browser_sessions import session_cookie
+from trunkline.auth.identity import Identity
 from trunkline.auth.principal import ANONYMOUS, Principal
+from trunkline.config import Settings
 from trunkline.errors import TooManyRequests, Unauthenticated, Unavailable
 from trunkline.http.exchange import Exchange
 from trunkline.http.host_check import HostCheck
 from trunkline.net.egress import judge
 from trunkline.run.limits import CallerKey, Quota
+from trunkline.server.refusals import Refusals
+from trunkline.server.rpc import check_media_type
+from trunkline.server.streams import Streams
 from trunkline.telemetry.traces import TraceSeen
 
 log = logging.getLogger("trunkline.server")
@@ -31,39 +35,6 @@ IN_ALL, ALL_BURST = 20.0, 5000
 _ALL = ("", "", "")
 
 
-class Identity(Protocol):
-    """Knows who sends a request."""
-
-    def known(self, headers: Mapping[bytes, bytes]) -> Principal | None:
-        """Who it is, if that can be said at once; None means that somebody has to be asked.
-
-        Raises:
-            Unauthenticated: nobody we know.
-        """
-        ...
-
-    async def ask(self, headers: Mapping[bytes, bytes]) -> Principal:
-        """The principal that a request comes from.
-
-        Raises:
-            Unauthenticated: nobody we know.
-        """
-        ...
-
-    def lasting(self, headers: Mapping[bytes, bytes]) -> Callable[[], bool] | None:
-        """A question for later: whether it would still be let in; None if that cannot change."""
-        ...
-
-
-class Closing(Protocol):
-    """Knows whether the server goes down."""
-
-    @property
-    def closing(self) -> bool:
-        """Whether nothing new is taken."""
-        ...
-
-
 class Admission:
     """Lets requests in, or says why not."""
 
@@ -71,18 +42,21 @@ class Admission:
         self,
         host_check: HostCheck,
         identity: Identity,
-        streams: Closing,
+        streams: Streams,
         quota: Quota | None,
+        settings: Settings,
         *,
         clock: Callable[[], float],
-        trust_forwarded: bool = False,
     ) -> None:
         self._host_check = host_check
-        self._identity = identity
+        self.identity = identity
+        self.refusals = Refusals(identity)
         self._streams = streams
         self._quota = quota
         self._clock = clock
-        self._trusts = trust_forwarded
+        self._trusts = settings.trust_forwarded
+        # The most bytes of a body, and how many seconds it may take.
+        self.body_limits = settings.body_limit, settings.body_timeout
         self._failed = FailedAttempts(clock)
         # Refuses work of a tenant and a principal that is known to have nothing left, before it is read.
         self.check_work: Callable[[str, str], None] = lambda tenant, principal: None
@@ -137,7 +111,7 @@ class Admission:
         if _shows_key(exchange.headers) and self._failed and self._is_caller(exchange):
             self._failed.check(self._place(exchange))
         try:
-            principal = self._identity.known(exchange.headers)
+            principal = self.identity.known(exchange.headers)
         except Unauthenticated:
             self._count_failure(exchange)
             raise
@@ -146,7 +120,7 @@ class Admission:
     async def ask(self, exchange: Exchange, seen: TraceSeen) -> Principal:
         """The principal of a request, where somebody else has to be asked for it."""
         try:
-            principal = await self._identity.ask(exchange.headers)
+            principal = await self.identity.ask(exchange.headers)
         except Unauthenticated:
             self._count_failure(exchange)
             raise
@@ -172,7 +146,7 @@ class Admission:
 
     def lasting(self, exchange: Exchange) -> Callable[[], bool] | None:
         """A question for later: whether who was let in still would be."""
-        return self._identity.lasting(exchange.headers)
+        return self.identity.lasting(exchange.headers)
 
     def _take(self, principal: Principal, exchange: Exchange, seen: TraceSeen) -> Principal:
         seen.tenant = principal.tenant
@@ -207,6 +181,15 @@ class Admission:
                 "caller.limited tenant=%a caller=%a place=%a refused=%d", tenant, name, place, self._refused
             )
             self._said_at, self._refused = now, 0
+
+    async def read_json(self, exchange: Exchange) -> bytes:
+        """The body of a request that says it is JSON; nothing where the method has none."""
+        if exchange.method in ("GET", "HEAD", "DELETE"):
+            return b""
+        body = await exchange.body(*self.body_limits)
+        if body:
+            check_media_type(exchange)
+        return body
 
     def leave(self, seen: TraceSeen) -> None:
         """A request is over, with its stream if it had one."""

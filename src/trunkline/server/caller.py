@@ -25,19 +25,8 @@ SPELLED = {HEADER: "A2A-Extensions", FORMER: "X-A2A-Extensions"}
 
 
 READ, WRITE, METRICS, ADMIN = Scope.READ, Scope.WRITE, Scope.METRICS, Scope.ADMIN
-NEEDED: dict[Operation, Scope] = {
-    Operation.SEND: WRITE,
-    Operation.STREAM: WRITE,
-    Operation.CANCEL: WRITE,
-    Operation.PUSH_SET: WRITE,
-    Operation.PUSH_DELETE: WRITE,
-    Operation.GET: READ,
-    Operation.LIST: READ,
-    Operation.SUBSCRIBE: READ,
-    Operation.PUSH_GET: READ,
-    Operation.PUSH_LIST: READ,
-    Operation.EXTENDED_CARD: READ,
-}
+_CHANGING = (Operation.SEND, Operation.STREAM, Operation.CANCEL, Operation.PUSH_SET, Operation.PUSH_DELETE)
+NEEDED = {operation: WRITE if operation in _CHANGING else READ for operation in Operation}
 # Who may only answer questions comes in too, and is then shown and taken no more than that.
 INSTEAD: dict[Operation, Scope] = dict.fromkeys(
     (Operation.SEND, Operation.STREAM, Operation.GET, Operation.LIST), Scope.ANSWER

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
+from functools import partial
 from hashlib import sha256
 from html import escape
 from urllib.parse import parse_qs
@@ -16,11 +17,9 @@ from msgspec import Struct
 
 from trunkline import errors
 from trunkline.auth.browser_sessions import LASTS_S, BrowserSessions, cookie_name
-from trunkline.auth.identity import Identity
 from trunkline.auth.principal import Principal
 from trunkline.http.exchange import Exchange, Headers, query
 from trunkline.server.admission import Admission
-from trunkline.server.refusals import Refusals
 from trunkline.telemetry.traces import TraceSeen
 from trunkline.wire.card import Card
 from trunkline.wire.codes import code_of
@@ -93,10 +92,6 @@ class SignInPages(Struct, frozen=True):
     """Answers at the two paths of signing in and out."""
 
     _admission: Admission
-    _identity: Identity
-    _refusals: Refusals
-    # How long the body of a form may take.
-    _timeout_s: float
 
     async def sign_in(self, exchange: Exchange, seen: TraceSeen) -> None:
         """Show the form, or begin a session with the key that was sent by it."""
@@ -118,8 +113,8 @@ class SignInPages(Struct, frozen=True):
             self._admission.enter(exchange, seen)
             value = sessions.begin(key)
         except errors.Refused as refused:
-            told = _refused_page(exchange.base, following, refused)
-            await self._refusals.answer_by(lambda _: told, exchange, seen, refused, more=_FORM_HEADERS)
+            write = partial(_refused_page, exchange.base, following)
+            await self._admission.refusals.answer_by(write, exchange, seen, refused, more=_FORM_HEADERS)
             return
         cookie = _cookie(exchange, value, LASTS_S)
         await exchange.respond(303, b"", HTML, [_to(exchange, following), cookie, *_FORM_HEADERS])
@@ -137,12 +132,12 @@ class SignInPages(Struct, frozen=True):
         if exchange.method != "POST":
             raise errors.RouteNotFound("this path takes a form by POST", allow="POST")
         self._admission.check_own(exchange)
-        if self._identity.sessions is None:
+        if self._admission.identity.sessions is None:
             raise errors.UnsupportedOperation("nobody can sign in here")
-        return self._identity.sessions
+        return self._admission.identity.sessions
 
     async def _sent(self, exchange: Exchange) -> dict[str, str]:
-        body = await exchange.body(_BODY_LIMIT, self._timeout_s)
+        body = await exchange.body(_BODY_LIMIT, self._admission.body_limits[1])
         media_type = exchange.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if body and media_type != _FORM:
             raise errors.ContentTypeNotSupported(f"send a form, as {_FORM.decode()}", field="Content-Type")
@@ -153,7 +148,7 @@ class SignInPages(Struct, frozen=True):
         return {name: values[-1] for name, values in sent.items()}
 
     def _who(self, exchange: Exchange) -> Principal | None:
-        sessions = self._identity.sessions
+        sessions = self._admission.identity.sessions
         try:
             return None if sessions is None else sessions.find(exchange.headers)
         except errors.Unauthenticated:
@@ -167,7 +162,7 @@ class SignInPages(Struct, frozen=True):
                 f"<p>You are signed in as {name}.</p>"
                 f'<form method="post" action="{escape(base + SIGN_OUT)}"><button>Sign out</button></form>',
             )
-        if not self._identity.enforced:
+        if not self._admission.identity.enforced:
             return _page("No key is needed", "<p>Everybody who reaches this server may use it.</p>")
         return _page("Sign in", _key_form(base, following))
 

@@ -1,4 +1,4 @@
-"""What is asked of every body, and how a request that is refused is answered and logged."""
+"""How a request that is refused is answered and logged."""
 
 from __future__ import annotations
 
@@ -13,29 +13,13 @@ from trunkline import errors
 from trunkline.auth.identity import Identity
 from trunkline.http.exchange import Disconnected, Exchange, Headers
 from trunkline.http.mounts import RefusalWriter
-from trunkline.server import rest, rpc
+from trunkline.server import rest
 from trunkline.telemetry.traces import TraceSeen
 from trunkline.wire.codes import code_of
 from trunkline.wire.writer import Dialect
 
 log = logging.getLogger("trunkline.server")
 Given = TypeVar("Given")
-
-
-class BodyReader:
-    """Reads bodies within the limits of the settings."""
-
-    def __init__(self, limit: int, timeout_s: float) -> None:
-        self.limits = limit, timeout_s
-
-    async def json(self, exchange: Exchange) -> bytes:
-        """The body of a request that says it is JSON; nothing where the method has none."""
-        if exchange.method in ("GET", "HEAD", "DELETE"):
-            return b""
-        body = await exchange.body(*self.limits)
-        if body:
-            rpc.check_media_type(exchange)
-        return body
 
 
 class Refusals(Struct, frozen=True):
@@ -51,13 +35,9 @@ class Refusals(Struct, frozen=True):
         async def guarded(exchange: Exchange, seen: TraceSeen) -> Given | None:
             try:
                 return await handler(exchange, seen)
-            except errors.Refused as refused:
-                await self.answer(exchange, seen, refused, dialect)
-            except Disconnected:
-                raise
             except Exception as error:  # noqa: BLE001 - logged with a reason id; the caller gets that id
-                await self.answer(exchange, seen, internal(error), dialect)
-            return None
+                await self.answer(exchange, seen, refusal_of(error), dialect)
+                return None
 
         return guarded
 
@@ -65,8 +45,12 @@ class Refusals(Struct, frozen=True):
         self, exchange: Exchange, seen: TraceSeen, refused: errors.Refused, dialect: Dialect
     ) -> None:
         """Say what is wrong, in the words of a dialect."""
+        await self.answer_by(self.writer(exchange, dialect), exchange, seen, refused)
+
+    def writer(self, exchange: Exchange, dialect: Dialect = Dialect.V1) -> RefusalWriter:
+        """What writes a refusal in the words of a dialect."""
         kind = rest.media_type(exchange, dialect)
-        await self.answer_by(lambda told: (*rest.error(told, dialect), kind), exchange, seen, refused)
+        return lambda refused: (*rest.error(refused, dialect), kind)
 
     async def answer_by(
         self,
@@ -106,8 +90,16 @@ def note(exchange: Exchange, seen: TraceSeen, refused: errors.Refused) -> None:
     log.info("request.refused path=%a reason=%s field=%s", exchange.path[:64], seen.outcome, refused.field)
 
 
-def internal(error: Exception) -> errors.Refused:
-    """What a caller hears of a failure of ours; the log has the rest."""
+def refusal_of(error: Exception) -> errors.Refused:
+    """What a caller hears of what was raised: a refusal as it is, little of a failure; the log has the rest.
+
+    Raises:
+        Disconnected: it is that; nobody is there to hear.
+    """
+    if isinstance(error, Disconnected):
+        raise error
+    if isinstance(error, errors.Refused):
+        return error
     if isinstance(error, errors.StoreError) and error.damaged_task:
         log.error("task.damaged task=%s error=%s", error.damaged_task, error)
         return errors.InternalError("the log of this task is damaged and cannot be read")

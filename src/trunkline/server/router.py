@@ -12,7 +12,6 @@ from functools import partial
 from typing import Protocol
 
 from trunkline import errors
-from trunkline.auth.identity import Identity
 from trunkline.auth.principal import DEFAULT_TENANT, Principal
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.http.asgi import AsgiExchange, Receive, Scope, Send
@@ -20,6 +19,7 @@ from trunkline.http.exchange import Disconnected, Exchange, query, text
 from trunkline.http.mounts import (
     PUBLIC,
     WEBSOCKET,
+    Lasting,
     Mount,
     MountedCall,
     MountedSocket,
@@ -34,13 +34,12 @@ from trunkline.server.caller import ADMIN, METRICS, permit
 from trunkline.server.card import CARD_BESIDE, Cards, etag_of, respond
 from trunkline.server.cors import PREFLIGHT, Cors
 from trunkline.server.pages import HEADERS, HTML, SIGN_IN, SIGN_OUT, SignInPages, page, wants_page
-from trunkline.server.refusals import BodyReader, Refusals, internal, note
+from trunkline.server.refusals import note, refusal_of
 from trunkline.server.site import Following, Handler, Site
 from trunkline.server.streams import Streams
 from trunkline.telemetry import traces
 from trunkline.telemetry.counters import Counters
 from trunkline.telemetry.traces import TraceSeen
-from trunkline.wire.writer import Dialect
 
 log = logging.getLogger("trunkline.server")
 AGENTS = "/agents/"
@@ -83,13 +82,10 @@ class Router:
         sites: Mapping[str, Site],
         mounts: Mounts,
         admission: Admission,
-        refusals: Refusals,
         *,
         streams: Streams,
-        identity: Identity,
-        read_body: BodyReader,
         cors: Cors | None,
-        health: Health,
+        unready: Callable[[], str],
         counts: Counters,
         admin: Admin,
         metrics: Render | None,
@@ -101,18 +97,19 @@ class Router:
         self.origin = next(iter(sites.values()))
         self._mounts = mounts
         self._admission = admission
-        self._refusals = refusals
+        self._refusals = admission.refusals
         self._streams = streams
-        self._identity = identity
-        self._read_body = read_body
+        self._identity = admission.identity
         self._cors = cors
         self._counts = counts
         self._admin = admin
-        self._probes = {"/healthz": health.alive, "/readyz": health.ready}
-        guard = refusals.guard
+        # Why the server takes no work now, in a word of ours; nothing if it does.
+        self._unready = unready
+        self._probes = {"/healthz": self._alive, "/readyz": self._ready}
+        guard = self._refusals.guard
         self._preflight = guard(self._answer_preflight)
         self._page = guard(self._answer_page)
-        pages = SignInPages(admission, identity, refusals, read_body.limits[1])
+        pages = SignInPages(admission)
         self._fixed: dict[str, Handler] = {SIGN_IN: guard(pages.sign_in), SIGN_OUT: guard(pages.sign_out)}
         if metrics is not None:
             self._fixed["/metrics"] = guard(partial(self._metrics, metrics))
@@ -284,7 +281,7 @@ class Router:
         principal = await self._admit(exchange, seen)
         permit(principal, ADMIN)
         rest.check_path(exchange)
-        asked, body = query(exchange), await self._read_body.json(exchange)
+        asked, body = query(exchange), await self._admission.read_json(exchange)
         status, answer = await self._admin.perform(
             exchange.method, exchange.path, asked, body, principal=principal
         )
@@ -309,35 +306,24 @@ class Router:
         seen.operation = "Mount"
         call: MountedCall | None = None
         try:
-            route, principal = await self._admit_route(mount, exchange, seen)
+            route, known, lasting = await self._admit_route(mount, exchange, seen)
             rest.check_path(exchange)
-            body = await exchange.body(route.body_limit, self._read_body.limits[1])
-            call = MountedCall(exchange, body, self._lasting(route, principal, exchange))
+            body = await exchange.body(route.body_limit, self._admission.body_limits[1])
+            call = MountedCall(exchange, body, lasting)
             with self._mounts.opened(call):
-                known = {"trunkline.principal": principal, "trunkline.route": route.pattern}
                 await call.run(mount.app, {**scope_of(exchange, mount.prefix), **known})
-        except errors.Refused as refused:
-            await self._refuse(mount, exchange, seen, refused)
-        except Disconnected:
-            raise
         except Exception as error:
             if call is not None and call.begun:
                 # Half an answer is out; the connection is cut, which says so.
                 raise
-            await self._refuse(mount, exchange, seen, internal(error))
-
-    async def _refuse(
-        self, mount: Mount, exchange: Exchange, seen: TraceSeen, refused: errors.Refused
-    ) -> None:
-        if mount.write_refusal is None:
-            await self._refusals.answer(exchange, seen, refused, Dialect.V1)
-        else:
+            refused, write = refusal_of(error), mount.write_refusal or self._refusals.writer(exchange)
             more = mount.refusal_headers(exchange, refused)
-            await self._refusals.answer_by(mount.write_refusal, exchange, seen, refused, more=more)
+            await self._refusals.answer_by(write, exchange, seen, refused, more=more)
 
     async def _admit_route(
         self, mount: Mount | None, exchange: Exchange, seen: TraceSeen
-    ) -> tuple[Route, Principal]:
+    ) -> tuple[Route, Scope, Lasting | None]:
+        """The route of a request, what its application is told of who asks, and whether that one may stay."""
         try:
             if mount is None:
                 raise errors.RouteNotFound("no such path here")
@@ -346,18 +332,16 @@ class Router:
             # Who is not let in does not learn which paths there are.
             await self._admit(exchange, seen)
             raise
+        lasting = None
         if route.scope == PUBLIC:
-            return route, self._admission.admit_anyone(exchange, seen)
-        principal = await self._admit(exchange, seen)
-        # The admin of a tenant may do everything but what concerns the whole server.
-        needed = AuthScope(route.scope)
-        permit(principal, needed, None if needed is AuthScope.OPERATOR else ADMIN)
-        return route, principal
-
-    def _lasting(self, route: Route, principal: Principal, exchange: Exchange) -> Callable[[], bool] | None:
-        if route.scope == PUBLIC or principal is LOCAL:
-            return None
-        return self._identity.lasting(exchange.headers)
+            principal = self._admission.admit_anyone(exchange, seen)
+        else:
+            principal = await self._admit(exchange, seen)
+            # The admin of a tenant may do everything but what concerns the whole server.
+            needed = AuthScope(route.scope)
+            permit(principal, needed, None if needed is AuthScope.OPERATOR else ADMIN)
+            lasting = None if principal is LOCAL else self._identity.lasting(exchange.headers)
+        return route, {"trunkline.principal": principal, "trunkline.route": route.pattern}, lasting
 
     async def connect(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one WebSocket, which only mounted applications take."""
@@ -366,16 +350,12 @@ class Router:
         seen.operation = "WebSocket"
         mount = self._mounts.find(exchange.path)
         try:
-            route, principal = await self._admit_route(mount, exchange, seen)
+            route, known, lasting = await self._admit_route(mount, exchange, seen)
             if mount is not None:
                 base = scope.get("root_path", "") + mount.prefix
-                known = {"trunkline.principal": principal, "trunkline.route": route.pattern}
-                inner = {**scope, "root_path": base, **known}
-                socket = MountedSocket(
-                    receive, send, route.body_limit, self._lasting(route, principal, exchange)
-                )
+                socket = MountedSocket(receive, send, route.body_limit, lasting)
                 with self._mounts.opened(socket):
-                    await socket.run(mount.app, inner)
+                    await socket.run(mount.app, {**scope, "root_path": base, **known})
         except errors.Refused as refused:
             await self._deny(mount, exchange, seen, refused)
         finally:
@@ -391,41 +371,30 @@ class Router:
             # There it is a plain 403.
             await exchange.send({"type": "websocket.close", "code": _NOT_ALLOWED})
             return
-        if mount is not None and mount.write_refusal is not None:
-            status, body, media_type = mount.write_refusal(refused)
-        else:
-            (status, body), media_type = (
-                rest.error(refused, Dialect.V1),
-                rest.media_type(exchange, Dialect.V1),
-            )
+        write = (mount and mount.write_refusal) or self._refusals.writer(exchange)
+        status, body, media_type = write(refused)
         headers = [(b"content-type", media_type), *self._refusals.headers(refused)]
         await exchange.send({"type": "websocket.http.response.start", "status": status, "headers": headers})
         await exchange.send({"type": "websocket.http.response.body", "body": body})
 
+    # Probes: a kubelet calls them by the address of the pod, which no list of hosts knows.
 
-class Health:
-    """Answers probes; a kubelet calls them by the address of the pod, which no list of hosts knows."""
-
-    def __init__(self, unready: Callable[[], str]) -> None:
-        # Why the server takes no work now, in a word of ours; nothing if it does.
-        self._unready = unready
-
-    async def alive(self, exchange: Exchange) -> None:
+    async def _alive(self, exchange: Exchange) -> None:
         """The process answers, so its loop turns."""
-        await self._answer(exchange, 200, _ALIVE)
+        await _probed(exchange, 200, _ALIVE)
 
-    async def ready(self, exchange: Exchange) -> None:
+    async def _ready(self, exchange: Exchange) -> None:
         """Whether the store takes writes and the server is not going down."""
         reason = self._unready()
         if reason:
-            await self._answer(exchange, 503, b'{"status":"unready","reason":"%b"}' % reason.encode())
+            more = (b"retry-after", b"1")
+            await _probed(exchange, 503, b'{"status":"unready","reason":"%b"}' % reason.encode(), more)
         else:
-            await self._answer(exchange, 200, _READY)
+            await _probed(exchange, 200, _READY)
 
-    async def _answer(self, exchange: Exchange, status: int, body: bytes) -> None:
-        if exchange.method not in ("GET", "HEAD"):
-            await exchange.respond(405, b"", headers=[_GET])
-        elif status == 200:
-            await exchange.respond(status, body, headers=[_CACHED])
-        else:
-            await exchange.respond(status, body, headers=[_CACHED, (b"retry-after", b"1")])
+
+async def _probed(exchange: Exchange, status: int, body: bytes, *more: tuple[bytes, bytes]) -> None:
+    if exchange.method not in ("GET", "HEAD"):
+        await exchange.respond(405, b"", headers=[_GET])
+    else:
+        await exchange.respond(status, body, headers=[_CACHED, *more])

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from trunkline import errors
 from trunkline.auth.principal import Principal
 from trunkline.config import Settings
-from trunkline.http.exchange import EVENTS, Disconnected, Exchange, query
+from trunkline.http.exchange import EVENTS, Exchange, query
 from trunkline.server import rest, rpc
 from trunkline.server.admission import Admission
 from trunkline.server.caller import INSTEAD, NEEDED, READ, SPELLED, WRITE, Caller, permit, read_asked
 from trunkline.server.card import CARD_BESIDE, Cards
 from trunkline.server.encoding import EncodedOperations
-from trunkline.server.refusals import BodyReader, Refusals, internal, note
+from trunkline.server.refusals import note, refusal_of
 from trunkline.server.streams import NO_WHOLE, WHOLE_LIMIT, StreamEncoding
 from trunkline.server.subscription import Subscription
 from trunkline.telemetry import traces
@@ -54,22 +54,18 @@ class Site:
         operations: EncodedOperations,
         cards: Cards,
         admission: Admission,
-        refusals: Refusals,
-        *,
-        read_body: BodyReader,
         own: Settings,
     ) -> None:
         """Take one agent's operations and cards, and its settings: who waits, and how streams close."""
         self.cards = cards
         self.operations = operations
         self._admission = admission
-        self._refusals = refusals
-        self._read_body = read_body
+        self._refusals = admission.refusals
         self._wait = own.reply == "wait"
         self._whole_limit = WHOLE_LIMIT if own.stream_close == "whole" else NO_WHOLE
         # The cards that a tenant is shown in the place of this one's; None where all are shown the same.
-        self.cards_of: Callable[[str], Cards | None] = _nobodys
-        card = refusals.guard(self._card)
+        self.cards_of: Callable[[str], Cards | None] = lambda tenant: None
+        card = self._refusals.guard(self._card)
         self.handlers: dict[str, Handler] = {
             # Clients that skip the card post to the base itself.
             "/": self._base,
@@ -79,7 +75,7 @@ class Site:
             "/.well-known/agent-card.json": card,
             "/.well-known/agent.json": card,
         }
-        self._delegated = refusals.guard(self._delegate, Dialect.V03)
+        self._delegated = self._refusals.guard(self._delegate, Dialect.V03)
 
     def handler(self, path: str) -> Handler:
         """What answers a path relative to the site."""
@@ -111,7 +107,7 @@ class Site:
         if path != _TASKS:
             await exchange.respond(200, record(await operations.get(caller, TaskQuery(task_id))))
             return
-        submission = read_submission(await self._read_body.json(exchange))
+        submission = read_submission(await self._admission.read_json(exchange))
         # The agent's own name means its default skill. Of several agents, which skills there are is known to
         # whoever opens the task.
         agent, executor = submission.agent_id, operations.executor
@@ -127,7 +123,7 @@ class Site:
             if exchange.method != "POST":
                 raise errors.RouteNotFound("JSON-RPC takes POST only", allow="POST")
             rpc.check_media_type(exchange)
-            body = await exchange.body(*self._read_body.limits)
+            body = await exchange.body(*self._admission.body_limits)
             envelope = jsonrpc.read_envelope(body)
             if envelope.fault is not None:
                 # Not raised: its traceback would lead back to it through this frame, a circle that keeps
@@ -145,13 +141,8 @@ class Site:
             if answer is None:
                 answer = await rpc.perform(self.operations, operation, envelope, caller)
             self._name_extensions(exchange, caller)
-        except errors.Refused as refused:
-            await self._refuse_rpc(exchange, seen, envelope, refused)
-            return None
-        except Disconnected:
-            raise
         except Exception as error:  # noqa: BLE001 - logged with a reason id; the caller gets that id
-            await self._refuse_rpc(exchange, seen, envelope, internal(error))
+            await self._refuse_rpc(exchange, seen, envelope, refusal_of(error))
             return None
         if envelope.notification:
             await exchange.respond(204, b"")
@@ -191,7 +182,7 @@ class Site:
             dialect = rest.dialect_of(call, asked)
             if call.tenant and call.tenant != principal.tenant:
                 raise errors.RouteNotFound("no such path here; the card names the interfaces")
-            body = await self._read_body.json(exchange)
+            body = await self._admission.read_json(exchange)
             self._check_work(principal, call.operation, body)
             wait = self._wait and dialect is Dialect.V1
             caller = self._caller(exchange, principal, dialect, wait=wait)
@@ -202,15 +193,10 @@ class Site:
             if answer is None:
                 answer = await rest.perform(self.operations, call, caller, body, given)
             self._name_extensions(exchange, caller)
-        except errors.Refused as refused:
-            # Before 1.0 nobody named a version: who names an unknown one reads the errors of 1.0.
-            named = isinstance(refused, errors.VersionNotSupported)
-            await self._refusals.answer(exchange, seen, refused, Dialect.V1 if named else dialect)
-            return None
-        except Disconnected:
-            raise
         except Exception as error:  # noqa: BLE001 - logged with a reason id; the caller gets that id
-            await self._refusals.answer(exchange, seen, internal(error), dialect)
+            # Before 1.0 nobody named a version: who names an unknown one reads the errors of 1.0.
+            named = isinstance(error, errors.VersionNotSupported)
+            await self._refusals.answer(exchange, seen, refusal_of(error), Dialect.V1 if named else dialect)
             return None
         if isinstance(answer, Subscription):
             return answer, StreamEncoding(dialect, whole_limit=self._whole_limit)
@@ -253,11 +239,6 @@ class Site:
     def _name_extensions(self, exchange: Exchange, caller: Caller) -> None:
         if caller.extensions is not None:
             exchange.also = [*exchange.also, *caller.extensions.answer(self.cards.extensions)]
-
-
-def _nobodys(tenant: str) -> Cards | None:
-    del tenant
-    return None
 
 
 def _asked(exchange: Exchange) -> Version | None:
