@@ -258,11 +258,6 @@ class Host:
             raise Misuse(f"{prefix}: there is no scope {', '.join(sorted(unknown))}")
         self.mounts.add(mount)
 
-    @property
-    def websocket_limits(self) -> list[int]:
-        """The most bytes of one message, of each WebSocket that is mounted."""
-        return self.mounts.websocket_limits
-
     # Answering.
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

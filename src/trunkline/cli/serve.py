@@ -33,7 +33,7 @@ from trunkline.errors import Misuse, StoreError, TrunklineError
 from trunkline.host import Host
 from trunkline.http.host_check import is_loopback
 from trunkline.http.server import FAILED, HttpServer, ServerLimits
-from trunkline.http.workers import WorkerPlan, Workers, bind
+from trunkline.http.workers import Workers, bind
 from trunkline.server.router import AGENTS
 from trunkline.server.streams import TICK_S
 from trunkline.store.url import database_file, shown, store_from_url
@@ -162,15 +162,15 @@ def _run(targets: Sequence[str], given: Mapping[str, object]) -> None:
     _check_shared(host)
     set_up_logs(chosen.log_level, chosen.log_format)
     guarded = is_guarded(chosen) is not False
-    plan = WorkerPlan(
+    workers = Workers(
         "trunkline.cli.serve",
         lambda sockets: msgspec.json.encode(WorkerOrder(targets, given, sockets)),
         chosen.host,
         chosen.port,
         chosen.workers,
         server_limits(chosen).end_s,
+        partial(log_addresses, chosen, host.agents, guarded=guarded),
     )
-    workers = Workers(plan, partial(log_addresses, chosen, host.agents, guarded=guarded))
     raise SystemExit(asyncio.run(workers.run()))
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from email.utils import formatdate
 from typing import Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from trunkline.clock import now_ms
 from trunkline.http.exchange import Exchange
@@ -40,110 +40,6 @@ class OpenConnection(Protocol):
     def tick(self, now: float) -> None:
         """A second has passed."""
         ...
-
-
-class ServerState:
-    """What the connections of a server share; a `limit` of 0 is none."""
-
-    def __init__(
-        self,
-        answer: Callable[[Exchange], Coroutine[Any, Any, None]],
-        write_limit_s: float,
-        limit: int = 0,
-        crowded: Callable[[], None] | None = None,
-        *,
-        unread_limit: int = 0,
-        clock: Callable[[], int] = now_ms,
-    ) -> None:
-        self.answer = answer
-        # Every connection that was let in, and the requests in work; uvicorn's WebSocket knows them by these
-        # names, and the header of the date by the third.
-        self.connections: set[OpenConnection] = set()
-        self.tasks: set[asyncio.Task[None]] = set()
-        self.default_headers: list[tuple[bytes, bytes]] = []
-        self.write_limit_s = write_limit_s
-        self._clock = clock
-        self.now = 0.0
-        self.date = b""
-        self.draining = False
-        self.leaving = 0
-        self.unread = UnreadAnswers(unread_limit)
-        # Makes the protocol of a connection that becomes a WebSocket; None where nobody takes any.
-        self.websocket: Callable[[], asyncio.Protocol] | None = None
-        self._limit = limit
-        self._crowded = crowded
-        self._turned_away = 0
-
-    def enter(self, connection: OpenConnection, transport: asyncio.Transport) -> bool:
-        """Let a connection in; one too many is told to come again."""
-        if self._limit and len(self.connections) >= self._limit:
-            self._turned_away += 1
-            if self._crowded is not None:
-                self._crowded()
-            transport.set_protocol(_Leaving(self, transport))
-            return False
-        self.connections.add(connection)
-        return True
-
-    def drain(self) -> None:
-        """The server goes down: every connection ends with the answer it owes, or soon."""
-        self.draining = True
-        for connection in list(self.connections):
-            connection.shutdown()
-
-    def beat(self, now: float) -> None:
-        """Once a second: a new date, and who has been silent for too long."""
-        self.now = now
-        # Not by strftime: its names follow the locale.
-        date = formatdate(self._clock() / 1000, usegmt=True).encode()
-        self.default_headers = [(b"date", date)]
-        self.date = b"date: %b\r\n" % date
-        for connection in list(self.connections):
-            connection.tick(now)
-        if self._turned_away:
-            log.warning("connection.refused count=%d limit=%d", self._turned_away, self._limit)
-            self._turned_away = 0
-        if self.unread.dropped:
-            log.warning("reader.dropped count=%d held=%d", self.unread.dropped, self.unread.total)
-            self.unread.dropped = 0
-
-
-class _Leaving(asyncio.Protocol):
-    """A connection that was one too many: it hears so, and nothing of it is read."""
-
-    def __init__(self, state: ServerState, transport: asyncio.Transport) -> None:
-        self._state = state
-        self._timer: asyncio.TimerHandle | None = None
-        transport.write(FULL)
-        if state.leaving >= LEAVING:
-            transport.close()
-            return
-        state.leaving += 1
-        transport.write_eof()
-        self._timer = asyncio.get_running_loop().call_later(LEAVE_S, transport.abort)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The client has gone."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._state.leaving -= 1
-
-
-def room(limit: int) -> int:
-    """How many connections there may be: the limit, or as many as this process may open files."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = limit + FILES
-    if not limit or soft == resource.RLIM_INFINITY or soft >= needed:
-        return limit
-    more = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-    with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (more, hard))
-        soft = more
-    if soft >= needed:
-        return limit
-    fits = max(1, soft - FILES)
-    log.info("connection.limit asked=%d fits=%d files=%d", limit, fits, soft)
-    return fits
 
 
 class UnreadConnection(Protocol):
@@ -206,3 +102,98 @@ class UnreadAnswers(Struct):
         self.dropped += 1
         oldest.drop()
         return True
+
+
+class ServerState(Struct, eq=False):
+    """What the connections of a server share; a `limit` of 0 is none."""
+
+    answer: Callable[[Exchange], Coroutine[Any, Any, None]]
+    write_limit_s: float
+    limit: int = 0
+    # Hears of each connection that was one too many.
+    crowded: Callable[[], None] | None = None
+    unread: UnreadAnswers = field(default_factory=UnreadAnswers)
+    clock: Callable[[], int] = now_ms
+    # Every connection that was let in, and the requests in work; uvicorn's WebSocket knows them by these
+    # names, and the header of the date by the third.
+    connections: set[OpenConnection] = set()
+    tasks: set[asyncio.Task[None]] = set()
+    default_headers: list[tuple[bytes, bytes]] = []
+    now: float = 0.0
+    date: bytes = b""
+    draining: bool = False
+    leaving: int = 0
+    # Makes the protocol of a connection that becomes a WebSocket; None where nobody takes any.
+    websocket: Callable[[], asyncio.Protocol] | None = None
+    _turned_away: int = 0
+
+    def enter(self, connection: OpenConnection, transport: asyncio.Transport) -> bool:
+        """Let a connection in; one too many is told to come again."""
+        if self.limit and len(self.connections) >= self.limit:
+            self._turned_away += 1
+            if self.crowded is not None:
+                self.crowded()
+            transport.set_protocol(_Leaving(self, transport))
+            return False
+        self.connections.add(connection)
+        return True
+
+    def drain(self) -> None:
+        """The server goes down: every connection ends with the answer it owes, or soon."""
+        self.draining = True
+        for connection in list(self.connections):
+            connection.shutdown()
+
+    def beat(self, now: float) -> None:
+        """Once a second: a new date, and who has been silent for too long."""
+        self.now = now
+        # Not by strftime: its names follow the locale.
+        date = formatdate(self.clock() / 1000, usegmt=True).encode()
+        self.default_headers = [(b"date", date)]
+        self.date = b"date: %b\r\n" % date
+        for connection in list(self.connections):
+            connection.tick(now)
+        if self._turned_away:
+            log.warning("connection.refused count=%d limit=%d", self._turned_away, self.limit)
+            self._turned_away = 0
+        if self.unread.dropped:
+            log.warning("reader.dropped count=%d held=%d", self.unread.dropped, self.unread.total)
+            self.unread.dropped = 0
+
+
+class _Leaving(asyncio.Protocol):
+    """A connection that was one too many: it hears so, and nothing of it is read."""
+
+    def __init__(self, state: ServerState, transport: asyncio.Transport) -> None:
+        self._state = state
+        self._timer: asyncio.TimerHandle | None = None
+        transport.write(FULL)
+        if state.leaving >= LEAVING:
+            transport.close()
+            return
+        state.leaving += 1
+        transport.write_eof()
+        self._timer = asyncio.get_running_loop().call_later(LEAVE_S, transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client has gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._state.leaving -= 1
+
+
+def room(limit: int) -> int:
+    """How many connections there may be: the limit, or as many as this process may open files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = limit + FILES
+    if not limit or soft == resource.RLIM_INFINITY or soft >= needed:
+        return limit
+    more = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (more, hard))
+        soft = more
+    if soft >= needed:
+        return limit
+    fits = max(1, soft - FILES)
+    log.info("connection.limit asked=%d fits=%d files=%d", limit, fits, soft)
+    return fits

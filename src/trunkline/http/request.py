@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote
 
 import httptools
+from msgspec import Struct
 
 from trunkline.http.connections import LARGE_BYTES
 from trunkline.http.exchange import JSON, Disconnected, Headers, check_announced, too_large, too_late
@@ -30,67 +31,49 @@ _COME_AGAIN = 429
 _PERCENT, _QUESTION, _HASH = b"%?#"
 
 
-class ConnectionRequest:
-    """A request as it arrives and is answered; made when its head is complete."""
+class ConnectionRequest(Struct, eq=False):
+    """A request as it arrives and is answered; made when its head is complete.
 
-    __slots__ = (
-        "_head",
-        "_left",
-        "_limit",
-        "_connection",
-        "_pieces",
-        "_waiter",
-        "also",
-        "answered",
-        "base",
-        "begun",
-        "gone",
-        "headers",
-        "keep",
-        "method",
-        "old",
-        "path",
-        "prefix",
-        "query_string",
-        "raw_path",
-        "reader",
-        "size",
-        "whole",
-    )
+    Its target, which is given as `raw_path`, may have a query.
+    """
 
-    def __init__(
-        self, connection: ServerConnection, method: str, url: bytes, headers: dict[bytes, bytes]
-    ) -> None:
-        """Take a head.
+    _connection: ServerConnection
+    method: str
+    raw_path: bytes
+    headers: dict[bytes, bytes]
+    path: str = ""
+    query_string: bytes = b""
+    base: str = ""
+    prefix: str = ""
+    also: Headers = ()
+    reader: Hashable = None
+    # Whether the connection outlives the answer; whether the caller speaks HTTP/1.0.
+    keep: bool = True
+    old: bool = False
+    # The request's way in: all of it is here; its caller has left.
+    whole: bool = False
+    gone: bool = False
+    # The answer's way out: a first piece is on it; all of it is.
+    begun: bool = False
+    answered: bool = False
+    size: int = 0
+    _pieces: list[bytes] = []
+    _limit: int = 0
+    _waiter: asyncio.Future[None] | None = None
+    _left: Callable[[], None] | None = None
+    _head: bytes = b""
+
+    def __post_init__(self) -> None:
+        """Take the target apart.
 
         Raises:
-            ValueError: its target is no path.
+            ValueError: it is no path.
         """
-        self._connection = connection
-        self.method = method
-        self.base = self.prefix = ""
-        self.reader: Hashable = None
-        self.headers = headers
+        url = self.raw_path
         if _PERCENT in url or _QUESTION in url or _HASH in url or url[:1] != b"/":
             self.path, self.raw_path, self.query_string = _taken_apart(url)
         else:
-            self.path, self.raw_path, self.query_string = url.decode("ascii"), url, b""
-        # Whether the connection outlives the answer; whether the caller speaks HTTP/1.0.
-        self.keep = True
-        self.old = False
-        # The request's way in: all of it is here; its caller has left.
-        self.whole = False
-        self.gone = False
-        # The answer's way out: a first piece is on it; all of it is.
-        self.begun = False
-        self.answered = False
-        self.size = 0
-        self.also: Headers = ()
-        self._pieces: list[bytes] = []
-        self._limit = 0
-        self._waiter: asyncio.Future[None] | None = None
-        self._left: Callable[[], None] | None = None
-        self._head = b""
+            self.path = url.decode("ascii")
 
     def peer(self) -> str:
         """The address of the caller."""

@@ -22,8 +22,9 @@ from trunkline.clock import wait_event
 from trunkline.errors import Misuse
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.http.connection import ServerConnection
-from trunkline.http.connections import ServerState, room
+from trunkline.http.connections import ServerState, UnreadAnswers, room
 from trunkline.http.exchange import Exchange
+from trunkline.http.mounts import Mounts
 
 try:
     from uvloop import new_event_loop
@@ -65,6 +66,8 @@ class ServerLimits(Struct, frozen=True):
 class ServedApplication(Protocol):
     """The application that an HTTP server runs, and how it is drained."""
 
+    mounts: Mounts
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve ASGI: what becomes a WebSocket."""
         ...
@@ -89,11 +92,6 @@ class ServedApplication(Protocol):
     @property
     def drained(self) -> bool:
         """Whether nothing runs any more, and nothing will."""
-        ...
-
-    @property
-    def websocket_limits(self) -> Sequence[int]:
-        """The most bytes of one message, of each WebSocket here."""
         ...
 
     def load(self) -> Mapping[str, int]:
@@ -125,18 +123,18 @@ class HttpServer:
             limits.write_s,
             room(limits.connections),
             application.crowded,
-            unread_limit=limits.unread,
+            UnreadAnswers(limits.unread),
         )
-        if application.websocket_limits:
-            self._state.websocket = self._websockets()
+        if limits_of_sockets := application.mounts.websocket_limits:
+            # A route counts what has come; what no route takes need not even be gathered.
+            self._state.websocket = self._websockets(max(limits_of_sockets))
 
-    def _websockets(self) -> Callable[[], asyncio.Protocol]:
+    def _websockets(self, message_limit: int) -> Callable[[], asyncio.Protocol]:
         try:
             from trunkline.http.websocket import websocket_factory
         except ImportError as error:
             raise Misuse(f"WebSockets need {error.name}: pip install 'trunkline[websocket]'") from None
-        # A route counts what has come; what no route takes need not even be gathered.
-        return websocket_factory(self._application, self._state, max(self._application.websocket_limits))
+        return websocket_factory(self._application, self._state, message_limit)
 
     def run(self, sockets: Sequence[socket.socket]) -> None:
         """Serve on these sockets in a loop of its own, to the end."""

@@ -15,7 +15,7 @@ import sys
 from asyncio.subprocess import Process
 from collections.abc import Callable
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from trunkline.clock import wait_event
 from trunkline.http.server import FAILED, INTERRUPTED
@@ -33,8 +33,8 @@ OVERTIME_S = 0.5
 SHARES = sys.platform == "linux"
 
 
-class WorkerPlan(Struct, frozen=True):
-    """How many workers there are, where they listen, and how each is started."""
+class Workers(Struct, eq=False):
+    """The processes that serve: how each is started, where they listen, and the place that each has."""
 
     module: str
     # What a worker is told, as one line, given the descriptors of the sockets that it inherits.
@@ -43,49 +43,40 @@ class WorkerPlan(Struct, frozen=True):
     port: int
     count: int
     end_limit_s: float
-
-
-class Workers:
-    """The processes that serve, and the one place each of them has."""
-
-    def __init__(self, plan: WorkerPlan, announce: Callable[[int], None]) -> None:
-        self._plan = plan
-        self._announce = announce
-        self._port = plan.port
-        # What each place listens on; all the same where the system cannot share out connections.
-        self._sockets: list[list[socket.socket]] = []
-        self._living: set[Process] = set()
-        self._serving = 0
-        self._announced = False
-        # Starts in a row that came to nothing.
-        self._failed = 0
-        self._ending = asyncio.Event()
-        self._code = 0
+    announce: Callable[[int], None]
+    # What each place listens on; all the same where the system cannot share out connections.
+    _sockets: list[list[socket.socket]] = []
+    _living: set[Process] = set()
+    _serving: int = 0
+    _announced: bool = False
+    # Starts in a row that came to nothing.
+    _failed: int = 0
+    _ending: asyncio.Event = field(default_factory=asyncio.Event)
+    _code: int = 0
 
     async def run(self) -> int:
         """Until a signal has ended all of them, or none can be started; the exit code."""
-        plan = self._plan
         try:
             # Sockets that share a port would also share it with a stranger's: look first.
-            for each in bind(plan.host, plan.port):
-                self._port = self._port or each.getsockname()[1]
+            for each in bind(self.host, self.port):
+                self.port = self.port or each.getsockname()[1]
                 each.close()
-            for _ in range(plan.count):
+            for _ in range(self.count):
                 # One by one: where they cannot share a port, all have the first one's sockets.
                 self._sockets.append(self._listening())
         except OSError as error:
-            log.error("cannot listen on %s port %d: %s", plan.host, plan.port, error)
+            log.error("cannot listen on %s port %d: %s", self.host, self.port, error)
             return FAILED
         loop = asyncio.get_running_loop()
         for each in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(each, self._signalled, each)
-        await asyncio.gather(*(self._keep(place) for place in range(plan.count)))
+        await asyncio.gather(*(self._keep(place) for place in range(self.count)))
         return self._code
 
     def _listening(self) -> list[socket.socket]:
         if not SHARES and self._sockets:
             return self._sockets[0]
-        return bind(self._plan.host, self._port, share=SHARES)
+        return bind(self.host, self.port, share=SHARES)
 
     def _signalled(self, sig: signal.Signals) -> None:
         if not self._ending.is_set():
@@ -102,7 +93,7 @@ class Workers:
             self._close(place)
         for process in self._living:
             _send(process, signal.SIGTERM)
-        limit_s = self._plan.end_limit_s + OVERTIME_S
+        limit_s = self.end_limit_s + OVERTIME_S
         asyncio.get_running_loop().call_later(limit_s, self._kill)
 
     def _close(self, place: int) -> None:
@@ -157,7 +148,7 @@ class Workers:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            self._plan.module,
+            self.module,
             stdin=theirs.fileno(),
             pass_fds=inherited,
             # A Ctrl-C in the terminal is for the parent, which passes it on once.
@@ -170,7 +161,7 @@ class Workers:
         reader, writer = await asyncio.open_connection(sock=ours)
         served = False
         try:
-            writer.write(self._plan.order(inherited) + b"\n")
+            writer.write(self.order(inherited) + b"\n")
             served = await _serves(reader)
             if served:
                 self._ready(process)
@@ -189,7 +180,7 @@ class Workers:
         self._failed = 0
         if not self._announced and not self._ending.is_set():
             self._announced = True
-            self._announce(self._port)
+            self.announce(self.port)
 
 
 def bind(host: str, port: int, *, share: bool = False) -> list[socket.socket]:

@@ -11,7 +11,6 @@ import re
 from collections.abc import Collection
 from hashlib import blake2b
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from trunkline import errors
@@ -29,11 +28,6 @@ _KEPT = 64
 CARD_BESIDE = "/a2a/agent-card.json"
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _PREFIX = re.compile(r"|/[A-Za-z0-9._~%-][A-Za-z0-9._~%/-]*")
-
-
-class _Made(Struct, frozen=True):
-    body: bytes
-    etag: bytes
 
 
 class Cards:
@@ -69,7 +63,7 @@ class Cards:
         self.public = _without(card, private)
         self._has_private = bool(private) or extends
         self.extensions = frozenset(one.uri for one in card.extensions)
-        self._made: dict[tuple[str, bool, bool, tuple[str, ...]], _Made] = {}
+        self._made: dict[tuple[str, bool, bool, tuple[str, ...]], bytes] = {}
 
     async def answer(self, exchange: Exchange, *, keyed: bool | None = None) -> None:
         """Serve the card; with `keyed` said, it is that of who showed a key, or of who did not.
@@ -81,20 +75,20 @@ class Cards:
             raise errors.RouteNotFound("the card takes GET only", allow="GET, HEAD")
         # Who looks beside the interface names 1.0 and reads 0.3; the card for both has what it needs.
         pure = _asked(exchange) is Version.V1 and exchange.path != CARD_BESIDE
-        made = self._make(exchange, pure=pure, extended=False)
         vary = b"A2A-Version, Host" if keyed is None else b"A2A-Version, Host, Authorization, X-API-Key"
-        await respond(exchange, made.body, made.etag, [(b"vary", vary)], private=bool(keyed))
+        body = self._make(exchange, pure=pure, extended=False)
+        await respond(exchange, body, [(b"vary", vary)], private=bool(keyed))
 
     def whole(self, exchange: Exchange, *, pure: bool) -> bytes:
         """The card with everything that is on it."""
-        return self._make(exchange, pure=pure, extended=True).body
+        return self._make(exchange, pure=pure, extended=True)
 
     def extended(self, exchange: Exchange, *, pure: bool) -> bytes | None:
         """The card for who is let in; None while everybody is, or where all there is to say is public."""
         declared = self._has_private and self._identity.enforced
-        return self._make(exchange, pure=pure, extended=True).body if declared else None
+        return self._make(exchange, pure=pure, extended=True) if declared else None
 
-    def _make(self, exchange: Exchange, *, pure: bool, extended: bool) -> _Made:
+    def _make(self, exchange: Exchange, *, pure: bool, extended: bool) -> bytes:
         base, schemes = self.base_url(exchange), self._identity.schemes()
         key = (base, pure, extended, tuple(schemes))
         made = self._made.get(key)
@@ -108,8 +102,7 @@ class Cards:
                 # Any one of them opens the door.
                 requirements=tuple((name,) for name in schemes),
             )
-            body = card_v1(card) if pure else card_hybrid(card)
-            made = _Made(body, etag_of(body))
+            made = card_v1(card) if pure else card_hybrid(card)
             # The base may come from a Host header: what a stranger can vary is bounded.
             if len(self._made) < _KEPT:
                 self._made[key] = made
@@ -161,15 +154,9 @@ def no_extended_card(dialect: Dialect) -> errors.Refused:
     return errors.ExtendedCardNotConfigured(said)
 
 
-def etag_of(body: bytes) -> bytes:
-    """What a document that changes seldom is known by."""
-    return b'"%b"' % blake2b(body, digest_size=12).hexdigest().encode()
-
-
-async def respond(
-    exchange: Exchange, body: bytes, etag: bytes, more: Headers = (), *, private: bool = False
-) -> None:
+async def respond(exchange: Exchange, body: bytes, more: Headers = (), *, private: bool = False) -> None:
     """Serve a document that changes seldom, or say that the reader has it already."""
+    etag = b'"%b"' % blake2b(body, digest_size=12).hexdigest().encode()
     cached = b"private, max-age=60" if private else b"public, max-age=60"
     headers = [(b"etag", etag), (b"cache-control", cached), *more]
     known = exchange.headers.get(b"if-none-match", b"")

@@ -31,7 +31,7 @@ from trunkline.server import rest
 from trunkline.server.admin import LOCAL, PREFIX, Admin
 from trunkline.server.admission import Admission
 from trunkline.server.caller import ADMIN, METRICS, permit
-from trunkline.server.card import CARD_BESIDE, Cards, etag_of, respond
+from trunkline.server.card import CARD_BESIDE, Cards, respond
 from trunkline.server.cors import PREFLIGHT, Cors
 from trunkline.server.pages import HEADERS, HTML, SIGN_IN, SIGN_OUT, SignInPages, page, wants_page
 from trunkline.server.refusals import note, refusal_of
@@ -195,8 +195,7 @@ class Router:
         """A request for an agent of the catalogue by its name, which each tenant has for itself."""
         seen.operation = "Agent"
         name, _, path = exchange.path.removeprefix(CATALOGUE).partition("/")
-        known = self._known(exchange)
-        tenant = await self._tenant(exchange) if known is None else known.tenant
+        tenant = await self._tenant(exchange)
         shared = fleet.shared
         if tenant is None and not shared:
             # With one tenant a card is public, and the site itself refuses the rest.
@@ -223,13 +222,6 @@ class Router:
         try:
             return (await self._identity.ask(exchange.headers)).tenant
         except (errors.Unauthenticated, errors.Unavailable):
-            return None
-
-    def _known(self, exchange: Exchange) -> Principal | None:
-        """The principal of a request, where its key or cookie tells that without asking anybody."""
-        try:
-            return self._identity.known(exchange.headers)
-        except errors.Unauthenticated:
             return None
 
     async def _no_agent(self, exchange: Exchange, seen: TraceSeen) -> errors.Refused:
@@ -297,8 +289,7 @@ class Router:
         self._admission.check(exchange)
         if exchange.method not in ("GET", "HEAD"):
             raise errors.RouteNotFound("the keys take GET only", allow="GET, HEAD")
-        body = jwks()
-        await respond(exchange, body, etag_of(body))
+        await respond(exchange, jwks())
 
     # What is mounted.
 
