@@ -285,8 +285,8 @@ class Host:
         return self.router.answer
 
     def crowded(self) -> None:
-        """Count a connection that was one too many."""
-        self.router.crowded()
+        """Count a connection that was one too many and was turned away before it could ask for anything."""
+        self._counts.request("Connect", "CONNECTION_LIMIT")
 
     def load(self) -> Mapping[str, int]:
         """How many skills and streams still run, for the log."""

@@ -154,15 +154,6 @@ class Mounts:
         return [mount.prefix for mount in self._mounts]
 
     @property
-    def patterns(self) -> list[str]:
-        """Every route by its method and its whole path, such as `GET /api/tasks/{id}`."""
-        return [
-            f"{each.method} {mount.prefix}{each.route.pattern.partition(' ')[2]}"
-            for mount in self._mounts
-            for each in mount.compiled
-        ]
-
-    @property
     def websocket_limits(self) -> list[int]:
         """The most bytes of one message, of each WebSocket that is mounted."""
         compiled = [each for mount in self._mounts for each in mount.compiled]

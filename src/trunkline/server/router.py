@@ -153,16 +153,6 @@ class Router:
             if seen.holds is not None:
                 self._admission.leave(seen)
 
-    @property
-    def paths(self) -> list[str]:
-        """Every path beside those of REST; a star stands for what is below one."""
-        below = [*self._below, *(f"{prefix}/" for prefix in self._mounts.prefixes), "/delegate/"]
-        return [*self._probes, *self.origin.handlers, *self._fixed, *(f"{prefix}*" for prefix in below)]
-
-    def crowded(self) -> None:
-        """Count a connection that was one too many and was turned away before it could ask for anything."""
-        self._counts.request("Connect", "CONNECTION_LIMIT")
-
     def _handler(self, exchange: Exchange, site: Site) -> Handler:
         path = exchange.path
         if self._cors is not None and self._cors.is_preflight(exchange):

@@ -235,13 +235,10 @@ def read_part(raw: RawPart, path: str, index: int, *, proto: bool) -> Part:
 
 def _content(raw: RawPart) -> str:
     """Which content a part has."""
-    if raw.text is not None:
-        return "text"
-    if raw.raw is not None:
-        return "raw"
-    if raw.url is not None:
-        return "url"
-    return "data" if raw.file is None else "file"
+    for name in ("text", "raw", "url", "file"):
+        if getattr(raw, name) is not None:
+            return name
+    return "data"
 
 
 def _file_part(raw: RawPart, file: RawFile, path: str, index: int) -> Part:
