@@ -134,6 +134,7 @@ class Host:
         self.store = store_from_url(settings.store)
         self.fetchers = TenantFetchers(self.egress, timeout_s=settings.push_timeout)
         self._counts = Counters(_STATES.values())
+        # The runs whose effects were not those that their skill declares.
         self.drift = DriftMonitor(self._counts.drift)
         bounds = Bounds(settings.hop_limit, settings.task_budget)
         self.tools = WatchedServers(settings.mcp_manifest)
@@ -430,11 +431,6 @@ class Application:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve ASGI."""
         await self.host.serve(scope, receive, send, self.agent.id)
-
-    @property
-    def drift(self) -> DriftMonitor:
-        """The runs whose effects were not those that their skill declares."""
-        return self.host.drift
 
     def lifespan(self) -> AbstractAsyncContextManager[None]:
         """Start the host, and stop it at the end."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 from typing import Any, cast
@@ -108,19 +107,14 @@ def snake_case(name: str) -> str:
 def _refuse_aliases(tree: Node, file: str) -> None:
     """A few lines with aliases stand for more than any memory holds."""
     seen: set[int] = set()
-    for node in _nodes(tree):
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
         if id(node) in seen:
             raise Misuse(
                 f"{YamlPosition(file, node)()}: aliases are not read; write the value where it belongs"
             )
         seen.add(id(node))
-
-
-def _nodes(tree: Node) -> Iterator[Node]:
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        yield node
         if isinstance(node, MappingNode):
             waiting += [one for pair in cast("list[tuple[Node, Node]]", node.value) for one in pair]
         elif isinstance(node, SequenceNode):

@@ -10,7 +10,7 @@ import pytest
 
 from trunkline.errors import ContentTypeNotSupported, InvalidParams, InvalidRequest, TooLarge
 from trunkline.http.asgi import AsgiExchange
-from trunkline.http.exchange import Disconnected, query, text
+from trunkline.http.exchange import Disconnected, read_query, text
 
 Message = MutableMapping[str, Any]
 Sent = list[Message]
@@ -151,13 +151,13 @@ def test_a_connection_is_kept_when_there_is_nothing_left_on_it() -> None:
     ("raw", "expected"), [(b"", {}), (b"a=1&a=2", {"a": "2"}), (b"a=%C3%BC&b=", {"a": "\u00fc", "b": ""})]
 )
 def test_a_query_is_read(raw: bytes, expected: dict[str, str]) -> None:
-    assert query(_exchange(query_string=raw)[0]) == expected
+    assert read_query(_exchange(query_string=raw)[0].query_string) == expected
 
 
 @pytest.mark.parametrize("raw", [b"a=%ff", b"a=\xff", b"&".join([b"a=1"] * 65)])
 def test_a_query_that_cannot_be_read_is_refused(raw: bytes) -> None:
     with pytest.raises(InvalidParams, match="query"):
-        query(_exchange(query_string=raw)[0])
+        read_query(_exchange(query_string=raw)[0].query_string)
 
 
 def test_a_header_is_read_as_text() -> None:

@@ -172,7 +172,7 @@ class Agent:
     def test_client(self, **settings: object) -> TestClient:
         """Drive the agent in process: `async with agent.test_client() as client: await client.send("hi")`."""
         application = self._build({"store": "memory:", "drain_limit": 1, **settings})
-        return TestClient(application, application.lifespan, application.drift)
+        return TestClient(application, application.lifespan, application.host.drift)
 
 
 def _modes(given: tuple[str, ...], of_skills: list[tuple[str, ...]]) -> tuple[str, ...]:

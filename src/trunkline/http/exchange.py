@@ -84,17 +84,8 @@ class Exchange(Protocol):
         ...
 
 
-def query(exchange: Exchange) -> dict[str, str]:
-    """The query string; the last of several values counts.
-
-    Raises:
-        InvalidParams: it is not UTF-8, or has too many members.
-    """
-    return read_query(exchange.query_string)
-
-
 def read_query(raw: bytes) -> dict[str, str]:
-    """The members of a query string.
+    """The members of a query string; the last of several values counts.
 
     Raises:
         InvalidParams: it is not UTF-8, or has too many members.

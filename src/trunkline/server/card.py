@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from trunkline import errors
 from trunkline.auth.identity import Identity
 from trunkline.config import Settings
-from trunkline.http.exchange import JSON, Exchange, Headers, query, text
+from trunkline.http.exchange import JSON, Exchange, Headers, read_query, text
 from trunkline.http.host_check import LOOPBACK, HostCheck, host_name, spelled
 from trunkline.wire.card import Card, Extension, card_hybrid, card_v1, check_card
 from trunkline.wire.service_parameters import Version, negotiate
@@ -186,7 +186,7 @@ def _silent_on(private: Collection[str], extension: Extension) -> Extension:
 
 def _asked(exchange: Exchange) -> Version | None:
     try:
-        return negotiate(text(exchange, b"a2a-version"), query(exchange).get("A2A-Version"))
+        return negotiate(text(exchange, b"a2a-version"), read_query(exchange.query_string).get("A2A-Version"))
     except errors.VersionNotSupported:
         # The card is how a caller learns which versions are spoken here.
         return None

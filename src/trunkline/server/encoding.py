@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from trunkline.server.caller import READ, Caller
 from trunkline.server.operations import Operations
@@ -41,13 +41,12 @@ class _EncodedTask(Struct, gc=False):
     ended_at: int
 
 
-class AnswerCache:
+class AnswerCache(Struct, eq=False):
     """Encoded finished tasks by tenant, id and dialect; the least recently read goes first."""
 
-    def __init__(self, limit: int = LIMIT_BYTES) -> None:
-        self._limit = limit
-        self._size = 0
-        self._entries: OrderedDict[Key, _EncodedTask] = OrderedDict()
+    limit: int = LIMIT_BYTES
+    _size: int = 0
+    _entries: OrderedDict[Key, _EncodedTask] = field(default_factory=OrderedDict[Key, _EncodedTask])
 
     def get(self, key: Key, principal: str, kept_since: int) -> bytes | None:
         """The encoded task, if it is here, this principal's, and did not end before what the store keeps."""
@@ -66,16 +65,15 @@ class AnswerCache:
             return
         self._entries[key] = _EncodedTask(principal, body, ended_at)
         self._size += len(body)
-        while self._size > self._limit:
+        while self._size > self.limit:
             self._size -= len(self._entries.popitem(last=False)[1].body)
 
 
-class EncodedOperations:
+class EncodedOperations(Struct, eq=False):
     """The operations of one agent, each result that is a document in bytes of the caller's dialect."""
 
-    def __init__(self, operations: Operations) -> None:
-        self.operations = operations
-        self._cache = AnswerCache()
+    operations: Operations
+    _cache: AnswerCache = field(default_factory=AnswerCache)
 
     async def send(self, caller: Caller, request: SendRequest) -> bytes:
         """Take a message; the task, or the message that answers it."""

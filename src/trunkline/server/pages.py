@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from functools import partial
 from hashlib import sha256
 from html import escape
-from urllib.parse import parse_qs
+from urllib.parse import parse_qsl
 
 from msgspec import Struct
 
 from trunkline import errors
 from trunkline.auth.browser_sessions import LASTS_S, BrowserSessions, cookie_name
 from trunkline.auth.principal import Principal
-from trunkline.http.exchange import Exchange, Headers, query
+from trunkline.http.exchange import Exchange, Headers, read_query
 from trunkline.server.admission import Admission
 from trunkline.telemetry.traces import TraceSeen
 from trunkline.wire.card import Card
@@ -98,7 +98,8 @@ class SignInPages(Struct, frozen=True):
         seen.operation = "SignIn"
         if exchange.method in ("GET", "HEAD"):
             self._admission.check(exchange)
-            page = self._form(exchange.base, _local(query(exchange).get("next", "")), self._who(exchange))
+            following = _local(read_query(exchange.query_string).get("next", ""))
+            page = self._form(exchange.base, following, self._who(exchange))
             await exchange.respond(200, page, HTML, _FORM_HEADERS)
             return
         sessions = self._check_post(exchange)
@@ -142,10 +143,10 @@ class SignInPages(Struct, frozen=True):
         if body and media_type != _FORM:
             raise errors.ContentTypeNotSupported(f"send a form, as {_FORM.decode()}", field="Content-Type")
         try:
-            sent = parse_qs(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS)
+            sent = parse_qsl(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS)
         except ValueError:
             raise errors.InvalidParams("this is not what the form of this page sends") from None
-        return {name: values[-1] for name, values in sent.items()}
+        return dict(sent)
 
     def _who(self, exchange: Exchange) -> Principal | None:
         sessions = self._admission.identity.sessions

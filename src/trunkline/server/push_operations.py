@@ -5,6 +5,8 @@ from __future__ import annotations
 import builtins
 from collections.abc import Awaitable, Callable, Mapping
 
+from msgspec import Struct
+
 from trunkline import errors
 from trunkline.log.events import PushTarget
 from trunkline.log.fold import NOBODY
@@ -24,14 +26,13 @@ INLINE = {
 }
 
 
-class PushOperations:
+class PushOperations(Struct, eq=False):
     """Sets, gets, lists and deletes the push configs of an agent's tasks."""
 
-    def __init__(self, find: Callable[[Caller, TaskQuery], Awaitable[Feed]]) -> None:
-        """Take what finds a task of a caller."""
-        self._find = find
-        # Set once the store is open, if this agent pushes at all.
-        self.configs: PushConfigs | None = None
+    # Finds a task of a caller.
+    _find: Callable[[Caller, TaskQuery], Awaitable[Feed]]
+    # Set once the store is open, if this agent pushes at all.
+    configs: PushConfigs | None = None
 
     async def set(self, caller: Caller, request: PushRequest) -> PushConfig:
         """Have somebody told of a task from here on."""

@@ -15,7 +15,7 @@ from trunkline import errors
 from trunkline.auth.principal import DEFAULT_TENANT, Principal
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.http.asgi import AsgiExchange, Receive, Scope, Send
-from trunkline.http.exchange import Disconnected, Exchange, query, text
+from trunkline.http.exchange import Disconnected, Exchange, read_query, text
 from trunkline.http.mounts import (
     PUBLIC,
     WEBSOCKET,
@@ -179,7 +179,8 @@ class Router:
         site = self.sites.get(agent)
         if site is None:
             raise await self._no_agent(exchange, seen)
-        return await self._at(site, AGENTS + agent, path, exchange, seen)
+        self._place(AGENTS + agent, path, exchange)
+        return await site.handler(exchange.path)(exchange, seen)
 
     async def _listed(self, fleet: FleetSites, exchange: Exchange, seen: TraceSeen) -> Following | None:
         """A request for an agent of the catalogue by its name, which each tenant has for itself."""
@@ -193,12 +194,12 @@ class Router:
         site = None if tenant is None else fleet.find_site(tenant, name)
         if site is None:
             raise await self._no_agent(exchange, seen)
-        if shared and (path == CARD_HERE or f"/{path}" in CARDS):
-            self._place(CATALOGUE + name, path, exchange)
+        self._place(CATALOGUE + name, path, exchange)
+        if shared and exchange.path in CARDS:
             await self._admission.admit(exchange, seen)
             await site.cards.answer(exchange, keyed=True)
             return None
-        return await self._at(site, CATALOGUE + name, path, exchange, seen)
+        return await site.handler(exchange.path)(exchange, seen)
 
     async def _show(self, fleet: FleetSites, exchange: Exchange, seen: TraceSeen) -> None:
         """The card at the origin, where each tenant is shown its own."""
@@ -219,14 +220,8 @@ class Router:
         await self._admission.admit(exchange, seen)
         return errors.RouteNotFound("there is no such agent here")
 
-    async def _at(
-        self, site: Site, prefix: str, path: str, exchange: Exchange, seen: TraceSeen
-    ) -> Following | None:
-        """A request at the site of an agent: what is behind its id is relative to it."""
-        self._place(prefix, path, exchange)
-        return await site.handler(exchange.path)(exchange, seen)
-
     def _place(self, prefix: str, path: str, exchange: Exchange) -> None:
+        """Have a request come to the site of an agent: what is behind its id is relative to it."""
         exchange.prefix = prefix
         exchange.path = CARD if path == CARD_HERE else f"/{path}"
 
@@ -263,7 +258,7 @@ class Router:
         principal = await self._admit(exchange, seen)
         permit(principal, ADMIN)
         rest.check_path(exchange)
-        asked, body = query(exchange), await self._admission.read_json(exchange)
+        asked, body = read_query(exchange.query_string), await self._admission.read_json(exchange)
         status, answer = await self._admin.perform(
             exchange.method, exchange.path, asked, body, principal=principal
         )

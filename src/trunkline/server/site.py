@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from trunkline import errors
 from trunkline.auth.principal import Principal
 from trunkline.config import Settings
-from trunkline.http.exchange import EVENTS, Exchange, query
+from trunkline.http.exchange import EVENTS, Exchange, read_query
 from trunkline.server import rest, rpc
 from trunkline.server.admission import Admission
 from trunkline.server.caller import INSTEAD, NEEDED, READ, SPELLED, WRITE, Caller, permit, read_asked
@@ -186,7 +186,7 @@ class Site:
             self._check_work(principal, call.operation, body)
             wait = self._wait and dialect is Dialect.V1
             caller = self._caller(exchange, principal, dialect, wait=wait)
-            given = query(exchange)
+            given = read_query(exchange.query_string)
             answer = None
             if call.operation is Operation.EXTENDED_CARD:
                 answer = self._extended(exchange, caller, given.get("tenant", ""))
@@ -245,5 +245,5 @@ def _asked(exchange: Exchange) -> Version | None:
     header = exchange.headers.get(b"a2a-version")
     if header == b"1.0":
         return _V1
-    named = query(exchange).get("A2A-Version") if exchange.query_string else None
+    named = read_query(exchange.query_string).get("A2A-Version") if exchange.query_string else None
     return negotiate(None if header is None else header.decode("latin-1"), named)

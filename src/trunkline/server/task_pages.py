@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
+from msgspec import Struct, field
 
 from trunkline.auth.principal import Principal, Scope
 from trunkline.log.head import Head
@@ -22,13 +24,12 @@ AT_ONCE = 4
 _encode = msgspec.json.Encoder().encode
 
 
-class TaskPages:
+class TaskPages(Struct, eq=False):
     """Reads the tasks of an agent, or of all, page by page."""
 
-    def __init__(self, tasks: Tasks, agents: tuple[str, ...] | None) -> None:
-        self._tasks = tasks
-        self._agents = agents
-        self._reading = asyncio.Semaphore(AT_ONCE)
+    _tasks: Tasks
+    _agents: tuple[str, ...] | None
+    _reading: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, AT_ONCE))
 
     async def read(self, principal: Principal, query: ListQuery) -> TaskPage:
         """A page of a principal's tasks; of what asks also others', if it may answer."""
