@@ -49,8 +49,9 @@ class _StartedWait:
         return self.value
 
 
-def _below(path: str, scope: Scope) -> str:
-    """A path relative to the mount, whether or not a proxy has stripped the prefix of the whole host."""
+def _below(scope: Scope) -> str:
+    """The path relative to the mount, whether or not a proxy has stripped the prefix of the whole host."""
+    path: str = scope["path"]
     base: str = scope["root_path"]
     for prefix in (base, base.removeprefix(scope.get("app_root_path", ""))):
         if f"{path}/".startswith(f"{prefix}/"):
@@ -89,11 +90,9 @@ class AsgiExchange:
         if len(self.headers) < len(given):
             self.headers.update(_lists(given))
         self.method: str = scope["method"]
-        path: str = scope["path"]
-        base: str = scope.get("root_path", "")
-        self.base = base
+        self.base: str = scope.get("root_path", "")
         self.prefix = ""
-        self.path = _below(path, scope) if base else path
+        self.path: str = _below(scope) if self.base else scope["path"]
         self.raw_path: bytes = scope.get("raw_path") or b""
         self.query_string: bytes = scope.get("query_string", b"")
 

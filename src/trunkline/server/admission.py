@@ -154,16 +154,13 @@ class Admission:
         place = self._place(exchange) if principal is ANONYMOUS else ""
         caller = exchange.reader = (principal.tenant, principal.name, place)
         if self._quota is not None:
-            self._count(self._quota, caller, seen)
+            try:
+                self._quota.enter(caller)
+            except TooManyRequests:
+                self._say(caller)
+                raise
+            seen.holds = caller
         return principal
-
-    def _count(self, quota: Quota, caller: CallerKey, seen: TraceSeen) -> None:
-        try:
-            quota.enter(caller)
-        except TooManyRequests:
-            self._say(caller)
-            raise
-        seen.holds = caller
 
     def _place(self, exchange: Exchange) -> str:
         if self._trusts and (hops := exchange.headers.get(b"x-forwarded-for")) is not None:

@@ -50,10 +50,7 @@ def media_type(exchange: Exchange, dialect: Dialect) -> bytes:
 
 def error(refused: errors.Refused, dialect: Dialect) -> tuple[int, bytes]:
     """Status and body of a refusal."""
-    if dialect is Dialect.V1:
-        status, body = rest_error_v1(refused)
-    else:
-        status, body = rest_error_v03(refused)
+    status, body = (rest_error_v1 if dialect is Dialect.V1 else rest_error_v03)(refused)
     return 415 if refused.field in ("Content-Type", "Content-Encoding") else status, body
 
 

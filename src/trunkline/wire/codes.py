@@ -16,6 +16,8 @@ from trunkline import errors as e
 _DOMAIN = "a2a-protocol.org"
 _TYPES = "type.googleapis.com/google.rpc."
 PROBLEM = b"application/problem+json"
+# What gRPC calls a request that the state of an agent or a task does not allow.
+_UNMET = "FAILED_PRECONDITION"
 
 
 class Code(Struct, frozen=True):
@@ -36,33 +38,21 @@ CODES: dict[type[e.Refused], Code] = {
     e.InvalidParams: Code(-32602, "INVALID_PARAMS", 400, "INVALID_ARGUMENT", 400, "InvalidParamsError"),
     e.InternalError: Code(-32603, "INTERNAL", 500, "INTERNAL", 500, "InternalError"),
     e.TaskNotFound: Code(-32001, "TASK_NOT_FOUND", 404, "NOT_FOUND", 404, "TaskNotFoundError"),
-    e.TaskNotCancelable: Code(
-        -32002, "TASK_NOT_CANCELABLE", 400, "FAILED_PRECONDITION", 409, "TaskNotCancelableError"
-    ),
+    e.TaskNotCancelable: Code(-32002, "TASK_NOT_CANCELABLE", 400, _UNMET, 409, "TaskNotCancelableError"),
     e.PushNotSupported: Code(
-        -32003,
-        "PUSH_NOTIFICATION_NOT_SUPPORTED",
-        400,
-        "FAILED_PRECONDITION",
-        501,
-        "PushNotificationNotSupportedError",
+        -32003, "PUSH_NOTIFICATION_NOT_SUPPORTED", 400, _UNMET, 501, "PushNotificationNotSupportedError"
     ),
     e.UnsupportedOperation: Code(
-        -32004, "UNSUPPORTED_OPERATION", 400, "FAILED_PRECONDITION", 501, "UnsupportedOperationError"
+        -32004, "UNSUPPORTED_OPERATION", 400, _UNMET, 501, "UnsupportedOperationError"
     ),
     e.ContentTypeNotSupported: Code(
         -32005, "CONTENT_TYPE_NOT_SUPPORTED", 400, "INVALID_ARGUMENT", 415, "ContentTypeNotSupportedError"
     ),
     e.ExtendedCardNotConfigured: Code(
-        -32007,
-        "EXTENDED_AGENT_CARD_NOT_CONFIGURED",
-        400,
-        "FAILED_PRECONDITION",
-        404,
-        "ExtendedAgentCardNotConfiguredError",
+        -32007, "EXTENDED_AGENT_CARD_NOT_CONFIGURED", 400, _UNMET, 404, "ExtendedAgentCardNotConfiguredError"
     ),
     e.VersionNotSupported: Code(
-        -32009, "VERSION_NOT_SUPPORTED", 400, "FAILED_PRECONDITION", 400, "VersionNotSupportedError"
+        -32009, "VERSION_NOT_SUPPORTED", 400, _UNMET, 400, "VersionNotSupportedError"
     ),
     e.Unauthenticated: Code(-32010, "UNAUTHENTICATED", 401, "UNAUTHENTICATED", 401, "UnauthenticatedError"),
     e.Forbidden: Code(-32011, "PERMISSION_DENIED", 403, "PERMISSION_DENIED", 403, "ForbiddenError"),

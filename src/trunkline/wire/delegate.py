@@ -99,16 +99,14 @@ def record(task: Task) -> bytes:
     """A task as the dialect shows it."""
     status = _STATUS[task.status.state]
     said = _said(task)
-    match status:
-        case "completed":
-            return _encode(_Record(task.id, status, _output(task)))
-        case "input-required":
-            return _encode(_Record(task.id, status, {"prompt": said} if said else None))
-        case "failed":
-            said = said or f"the task ended as {plain_state(task.status.state)}"
-            return _encode(_Record(task.id, status, error=said))
-        case _:
-            return _encode(_Record(task.id, status))
+    output, error = None, ""
+    if status == "completed":
+        output = _output(task)
+    elif status == "input-required" and said:
+        output = {"prompt": said}
+    elif status == "failed":
+        error = said or f"the task ended as {plain_state(task.status.state)}"
+    return _encode(_Record(task.id, status, output, error))
 
 
 def submission_of(request: SendRequest, agent: str) -> bytes:

@@ -83,8 +83,7 @@ def _faulty(body: bytes) -> Envelope:
     try:
         found = _any.decode(body)
     except msgspec.ValidationError as error:
-        text = str(error)
-        if text.startswith("Expected `object`"):
+        if str(error).startswith("Expected `object`"):
             return Envelope(fault=InvalidRequest("the body must be a JSON-RPC request object"))
         return Envelope(fault=parse_error(error))
     except DECODE_ERRORS as error:
