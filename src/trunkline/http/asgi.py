@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Hashable, MutableMapping
-from typing import Any
+from types import coroutine
+from typing import Any, cast
 
 from trunkline.http.exchange import (
     JSON,
@@ -21,32 +22,19 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
-class _StartedWait:
-    """A wait whose first step is taken at once; awaiting it goes on from there."""
-
-    __slots__ = ("_rest", "_step", "done", "value")
-
-    def __init__(self, waited: Awaitable[MutableMapping[str, Any]]) -> None:
-        self._rest = waited.__await__()
-        self.done = False
-        self.value: MutableMapping[str, Any] = {}
-        try:
-            self._step = next(self._rest)
-        except StopIteration as end:
-            self.done, self.value = True, end.value
-
-    def __await__(self) -> Generator[Any, Any, MutableMapping[str, Any]]:
-        while not self.done:
+@coroutine
+def _resumed(step: Any, rest: Generator[Any, Any, Any]) -> Generator[Any, Any, MutableMapping[str, Any]]:
+    """The rest of a wait that has taken its first step."""
+    try:
+        while True:
             try:
-                try:
-                    sent = yield self._step
-                except BaseException as error:  # noqa: BLE001 - handed on to the one who waits
-                    self._step = self._rest.throw(error)
-                else:
-                    self._step = self._rest.send(sent)
-            except StopIteration as end:
-                self.done, self.value = True, end.value
-        return self.value
+                sent = yield step
+            except BaseException as error:  # noqa: BLE001 - handed on to the one who waits
+                step = rest.throw(error)
+            else:
+                step = rest.send(sent)
+    except StopIteration as end:
+        return end.value
 
 
 def _below(scope: Scope) -> str:
@@ -111,14 +99,18 @@ class AsgiExchange:
         """The whole body."""
         check_announced(self.headers, limit)
         # Nearly every body is there already, and a clock costs more than reading it: only who waits pays.
-        begun = _StartedWait(self.receive())
-        if begun.done:
-            message = begun.value
+        waiting = cast("Generator[Any, Any, Any]", self.receive().__await__())
+        step: Any = None
+        message: MutableMapping[str, Any] = {}
+        try:
+            step = next(waiting)
+        except StopIteration as end:
+            message = end.value
             if message["type"] == "http.request" and not message.get("more_body"):
                 return self._within(message.get("body", b""), limit)
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._rest(await begun, limit)
+                return await self._rest(message or await _resumed(step, waiting), limit)
         except TimeoutError:
             raise too_late(timeout_s) from None
 
