@@ -8,7 +8,7 @@ is right, from an address that sent no wrong one of late, is always let in: a st
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from ipaddress import IPv6Address
 
@@ -70,6 +70,18 @@ class Admission:
             Forbidden: the Host or the Origin is not let in.
         """
         self._host_check.check(exchange.headers)
+
+    def public(
+        self, operation: str, handler: Callable[[Exchange], Awaitable[None]]
+    ) -> Callable[[Exchange, TraceSeen], Awaitable[None]]:
+        """A handler of what needs no key, as one that answers whoever passes `check`."""
+
+        async def checked(exchange: Exchange, seen: TraceSeen) -> None:
+            del seen
+            self.check(exchange)
+            await handler(exchange)
+
+        return self.refusals.guard(operation, checked)
 
     async def admit(self, exchange: Exchange, seen: TraceSeen) -> Principal:
         """Who asks, if it may; what it holds is given back by `leave`. See `enter`."""

@@ -95,7 +95,6 @@ class SignInPages(Struct, frozen=True):
 
     async def sign_in(self, exchange: Exchange, seen: TraceSeen) -> None:
         """Show the form, or begin a session with the key that was sent by it."""
-        seen.operation = "SignIn"
         if exchange.method in ("GET", "HEAD"):
             self._admission.check(exchange)
             following = _local(read_query(exchange.query_string).get("next", ""))
@@ -122,7 +121,7 @@ class SignInPages(Struct, frozen=True):
 
     async def sign_out(self, exchange: Exchange, seen: TraceSeen) -> None:
         """End the session, here and at every process that shares the store."""
-        seen.operation = "SignOut"
+        del seen
         sessions = self._check_post(exchange)
         await self._sent(exchange)
         await sessions.end(exchange.headers)

@@ -28,11 +28,15 @@ class Refusals(Struct, frozen=True):
     _identity: Identity
 
     def guard(
-        self, handler: Callable[[Exchange, TraceSeen], Awaitable[Given]], dialect: Dialect = Dialect.V1
+        self,
+        operation: str,
+        handler: Callable[[Exchange, TraceSeen], Awaitable[Given]],
+        dialect: Dialect = Dialect.V1,
     ) -> Callable[[Exchange, TraceSeen], Awaitable[Given | None]]:
-        """A handler that raises what is wrong with a request, as one that answers it."""
+        """A handler that raises what is wrong with a request, as one that answers it; it is counted so."""
 
         async def guarded(exchange: Exchange, seen: TraceSeen) -> Given | None:
+            seen.operation = operation
             try:
                 return await handler(exchange, seen)
             except Exception as error:  # noqa: BLE001 - logged with a reason id; the caller gets that id

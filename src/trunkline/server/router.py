@@ -106,23 +106,26 @@ class Router:
         # Why the server takes no work now, in a word of ours; nothing if it does.
         self._unready = unready
         self._probes = {"/healthz": self._alive, "/readyz": self._ready}
-        guard = self._refusals.guard
-        self._preflight = guard(self._answer_preflight)
-        self._page = guard(self._answer_page)
+        guard, public = self._refusals.guard, admission.public
+        self._preflight = public("Preflight", self._answer_preflight)
+        self._page = public("Page", self._answer_page)
         pages = SignInPages(admission)
-        self._fixed: dict[str, Handler] = {SIGN_IN: guard(pages.sign_in), SIGN_OUT: guard(pages.sign_out)}
+        self._fixed: dict[str, Handler] = {
+            SIGN_IN: guard("SignIn", pages.sign_in),
+            SIGN_OUT: guard("SignOut", pages.sign_out),
+        }
         if metrics is not None:
-            self._fixed["/metrics"] = guard(partial(self._metrics, metrics))
+            self._fixed["/metrics"] = guard("Metrics", partial(self._metrics, metrics))
         if jwks is not None:
-            self._fixed["/.well-known/jwks.json"] = guard(partial(self._jwks, jwks))
+            self._fixed["/.well-known/jwks.json"] = public("Jwks", partial(self._jwks, jwks))
         self._below: dict[str, Handler] = {
-            PREFIX: guard(self._operate),
-            AGENTS: guard(self._agent),
+            PREFIX: guard("Admin", self._operate),
+            AGENTS: guard("Agent", self._agent),
         }
         self._fleet = fleet
         if fleet is not None:
-            self._below[CATALOGUE] = guard(partial(self._listed, fleet))
-            self._shown = guard(partial(self._show, fleet))
+            self._below[CATALOGUE] = guard("Agent", partial(self._listed, fleet))
+            self._shown = public("AgentCard", partial(self._show, fleet))
 
     async def answer(self, exchange: Exchange, site: Site | None = None) -> None:
         """Serve one HTTP request; the site is the one at the root of the path, else that of the origin."""
@@ -174,7 +177,6 @@ class Router:
 
     async def _agent(self, exchange: Exchange, seen: TraceSeen) -> Following | None:
         """A request for an agent of the host by its id."""
-        seen.operation = "Agent"
         agent, _, path = exchange.path.removeprefix(AGENTS).partition("/")
         site = self.sites.get(agent)
         if site is None:
@@ -184,7 +186,6 @@ class Router:
 
     async def _listed(self, fleet: FleetSites, exchange: Exchange, seen: TraceSeen) -> Following | None:
         """A request for an agent of the catalogue by its name, which each tenant has for itself."""
-        seen.operation = "Agent"
         name, _, path = exchange.path.removeprefix(CATALOGUE).partition("/")
         tenant = await self._tenant(exchange)
         shared = fleet.shared
@@ -201,10 +202,8 @@ class Router:
             return None
         return await site.handler(exchange.path)(exchange, seen)
 
-    async def _show(self, fleet: FleetSites, exchange: Exchange, seen: TraceSeen) -> None:
+    async def _show(self, fleet: FleetSites, exchange: Exchange) -> None:
         """The card at the origin, where each tenant is shown its own."""
-        seen.operation = "AgentCard"
-        self._admission.check(exchange)
         tenant = await self._tenant(exchange)
         await fleet.cards(tenant).answer(exchange, keyed=tenant is not None)
 
@@ -225,14 +224,10 @@ class Router:
         exchange.prefix = prefix
         exchange.path = CARD if path == CARD_HERE else f"/{path}"
 
-    async def _answer_preflight(self, exchange: Exchange, seen: TraceSeen) -> None:
-        seen.operation = "Preflight"
-        self._admission.check(exchange)
+    async def _answer_preflight(self, exchange: Exchange) -> None:
         await exchange.respond(204, b"", headers=PREFLIGHT)
 
-    async def _answer_page(self, exchange: Exchange, seen: TraceSeen) -> None:
-        seen.operation = "Page"
-        self._admission.check(exchange)
+    async def _answer_page(self, exchange: Exchange) -> None:
         several = len(self.sites) > 1
         shown = [
             (f"{AGENTS[1:]}{agent}/" if several else "", site.cards.public)
@@ -243,7 +238,6 @@ class Router:
         await exchange.respond(200, page(shown), HTML, HEADERS)
 
     async def _metrics(self, render: Render, exchange: Exchange, seen: TraceSeen) -> None:
-        seen.operation = "Metrics"
         principal = await self._admission.admit(exchange, seen)
         # They name the agents of all tenants: where there are several, its admin sees no more than its own.
         shared = self._fleet is not None and self._fleet.shared
@@ -254,7 +248,6 @@ class Router:
         await exchange.respond(200, *render(text(exchange, b"accept") or ""))
 
     async def _operate(self, exchange: Exchange, seen: TraceSeen) -> None:
-        seen.operation = "Admin"
         principal = await self._admit(exchange, seen)
         permit(principal, ADMIN)
         rest.check_path(exchange)
@@ -269,9 +262,7 @@ class Router:
         self._admission.check(exchange)
         return self._admin.operator(exchange.headers) or await self._admission.admit(exchange, seen)
 
-    async def _jwks(self, jwks: Callable[[], bytes], exchange: Exchange, seen: TraceSeen) -> None:
-        seen.operation = "Jwks"
-        self._admission.check(exchange)
+    async def _jwks(self, jwks: Callable[[], bytes], exchange: Exchange) -> None:
         if exchange.method not in ("GET", "HEAD"):
             raise errors.RouteNotFound("the keys take GET only", allow="GET, HEAD")
         await respond(exchange, jwks())

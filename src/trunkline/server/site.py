@@ -65,7 +65,7 @@ class Site:
         self._whole_limit = WHOLE_LIMIT if own.stream_close == "whole" else NO_WHOLE
         # The cards that a tenant is shown in the place of this one's; None where all are shown the same.
         self.cards_of: Callable[[str], Cards | None] = lambda tenant: None
-        card = self._refusals.guard(self._card)
+        card = admission.public("AgentCard", cards.answer)
         self.handlers: dict[str, Handler] = {
             # Clients that skip the card post to the base itself.
             "/": self._base,
@@ -75,7 +75,7 @@ class Site:
             "/.well-known/agent-card.json": card,
             "/.well-known/agent.json": card,
         }
-        self._delegated = self._refusals.guard(self._delegate, Dialect.V03)
+        self._delegated = self._refusals.guard("Delegate", self._delegate, Dialect.V03)
 
     def handler(self, path: str) -> Handler:
         """What answers a path relative to the site."""
@@ -84,13 +84,7 @@ class Site:
             return found
         return self._delegated if path.startswith(DELEGATE) else self._rest
 
-    async def _card(self, exchange: Exchange, seen: TraceSeen) -> None:
-        seen.operation = "AgentCard"
-        self._admission.check(exchange)
-        await self.cards.answer(exchange)
-
     async def _delegate(self, exchange: Exchange, seen: TraceSeen) -> None:
-        seen.operation = "Delegate"
         principal = await self._admission.admit(exchange, seen)
         permit(principal, WRITE if exchange.method == "POST" else READ)
         rest.check_path(exchange)
