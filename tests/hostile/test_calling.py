@@ -12,7 +12,7 @@ import pytest
 
 from tests.client.web import Page, Web
 from tests.net.targets import listening
-from trunkline.client import size_limit
+from trunkline.client import stream_engine
 from trunkline.client.client import Client
 from trunkline.client.credentials import ApiKey, Bearer, Guarded
 from trunkline.client.discovery import Discovery
@@ -119,7 +119,7 @@ def test_lines_of_no_event_take_no_room(line: bytes) -> None:
 
 @pytest.mark.parametrize("same", [True, False])
 def test_an_answer_without_end_is_cut(same: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(size_limit, "LIMIT", 1 << 20)
+    monkeypatch.setattr(stream_engine, "LIMIT", 1 << 20)
     sent = 0
 
     async def grow(writer: asyncio.StreamWriter, asked: dict[str, Any]) -> None:
@@ -139,7 +139,7 @@ def test_an_answer_without_end_is_cut(same: bool, monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_is_replaced_weighs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(size_limit, "LIMIT", 1 << 20)
+    monkeypatch.setattr(stream_engine, "LIMIT", 1 << 20)
 
     async def rewrite(writer: asyncio.StreamWriter, asked: dict[str, Any]) -> None:
         writer.write(EVENTS)

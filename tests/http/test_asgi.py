@@ -80,6 +80,15 @@ def test_a_length_over_the_limit_is_not_read_at_all(length: bytes) -> None:
         _run(lambda: exchange.body(10, 5))
 
 
+@pytest.mark.parametrize("length", [b"x", b"-1", b""])
+def test_where_the_length_is_no_number_the_body_is_measured(length: bytes) -> None:
+    exchange, _ = _exchange(_piece(b"ten bytes."), headers={b"content-length": length})
+    assert _run(lambda: exchange.body(10, 5)) == b"ten bytes."
+    exchange, _ = _exchange(_piece(b"eleven byte"), headers={b"content-length": length})
+    with pytest.raises(TooLarge):
+        _run(lambda: exchange.body(10, 5))
+
+
 @pytest.mark.parametrize("coding", [b"gzip", b"br", b"deflate", b"", b"identity, gzip"])
 def test_a_compressed_body_is_not_read_at_all(coding: bytes) -> None:
     exchange, _ = _exchange(headers={b"content-encoding": coding})

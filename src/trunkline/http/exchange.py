@@ -126,5 +126,6 @@ def check_announced(headers: Mapping[bytes, bytes], limit: int) -> None:
     if headers.get(b"content-encoding", b"identity") != b"identity":
         raise ContentTypeNotSupported("send the body uncompressed", field="Content-Encoding")
     length = headers.get(b"content-length")
-    if length is not None and (len(length) > 18 or int(length) > limit):
+    # Where it is no number, which other servers may let pass, the body is measured as it is read.
+    if length is not None and length.isdigit() and (len(length) > 18 or int(length) > limit):
         raise too_large(limit)
