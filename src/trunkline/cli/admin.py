@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
@@ -124,13 +123,13 @@ class Operator:
             print(*lines, sep="\n")
 
 
-def checked_id(pattern: re.Pattern[str], kind: str, listing: str, given: str) -> str:
+def checked_id(matches: Callable[[str], object], kind: str, listing: str, given: str) -> str:
     """An id that may be part of a path, if it looks as ids of its kind do.
 
     Raises:
         Misuse: no id of this kind looks so; the command of the `listing` shows those that there are.
     """
-    if pattern.fullmatch(given) is None:
+    if not matches(given):
         raise Misuse(f"{given!r} is not the id of a {kind}; trunkline {listing} shows them")
     return given
 

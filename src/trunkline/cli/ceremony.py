@@ -29,7 +29,7 @@ _LABELS = {
     "overlap": "overlap", "misfire": "misfire", "jitterMs": "jitter (ms)", "timeoutMs": "timeout (ms)",
     "notifyChannel": "channel", "notifyWebhook": "webhook", "nextFires": "next fires",
 }  # fmt: skip
-_checked = partial(checked_id, CEREMONY_ID, "ceremony", "ceremony list")
+_checked = partial(checked_id, CEREMONY_ID.fullmatch, "ceremony", "ceremony list")
 
 
 @commands.local("list")

@@ -23,7 +23,7 @@ from trunkline.wire.spellings import timestamp
 
 commands = Commands()
 _ID = re.compile("[_-]*[A-Za-z0-9][A-Za-z0-9_-]*")
-_checked = partial(checked_id, _ID, "delivery", "deliveries list")
+_checked = partial(checked_id, _ID.fullmatch, "delivery", "deliveries list")
 OfTask = Annotated[str, typer.Option("--task", metavar="ID", help="Only those of this task.")]
 DELIVERIES = PREFIX + "deliveries"
 # Wider than any row: where a terminal is narrower its lines wrap, and nothing is left out.

@@ -14,7 +14,8 @@ from trunkline.errors import Misuse
 from trunkline.server.admin import PREFIX, KeyOrder, Rotation
 
 commands = Commands()
-_checked = partial(checked_id, re.compile("[A-Za-z0-9]+"), "key", "keys list")
+_ID = re.compile("[A-Za-z0-9]+")
+_checked = partial(checked_id, _ID.fullmatch, "key", "keys list")
 _COLUMNS = ("id", "owner", "tenant", "scopes", "state", "created", "expires")
 
 

@@ -16,7 +16,8 @@ from trunkline.errors import Misuse
 from trunkline.gateway.mounts import AUDIT, TENANTS
 
 commands = Commands()
-_checked = partial(checked_id, re.compile("[A-Za-z0-9._-]*"), "tenant", "tenant list")
+_ID = re.compile("[A-Za-z0-9._-]*")
+_checked = partial(checked_id, _ID.fullmatch, "tenant", "tenant list")
 TenantId = Annotated[str, typer.Argument(metavar="TENANT", help="The id of the tenant.")]
 Limit = Annotated[int | None, typer.Option(help="A number above 0.")]
 AsTheHub = Annotated[bool, typer.Option("--none", help="As the hub has it for every tenant.")]
