@@ -10,6 +10,7 @@ import pytest
 
 from tests.fleet.office import Office, office
 from trunkline.fleet.topics import routes as module
+from trunkline.log.events import Recorded
 from trunkline.wire.sse import SseEvent, SseParser
 from trunkline.wire.types import Message, Part, Role, SendRequest
 
@@ -121,6 +122,35 @@ def test_a_history_is_found_behind_any_number_of_newer_tasks(monkeypatch: pytest
             "items": [],
             "complete": False,
         }
+
+    office(work)
+
+
+@pytest.mark.parametrize("known", [100, 3])
+def test_the_beginning_of_a_task_is_read_once_while_it_is_known(
+    monkeypatch: pytest.MonkeyPatch, known: int
+) -> None:
+    monkeypatch.setattr(module, "KNOWN", known)
+    monkeypatch.setattr(module, "LOOK", 2)
+
+    async def work(at: Office) -> None:
+        for _ in range(5):
+            await at.send("alice", "go")
+        log, asked = at.application.host.runner.tasks.store.log, list[str]()
+        read = log.read
+
+        async def counted(tenant: str, task_id: str, after: int = 0, limit: int = 1000) -> list[Recorded]:
+            asked.append(task_id)
+            return await read(tenant, task_id, after, limit)
+
+        monkeypatch.setattr(log, "read", counted)
+        for _ in range(2):
+            asked.append("search")
+            found = await at.get("root", "/api/bus/history?correlationId=nobodys")
+            assert found == {"items": [], "complete": True}
+        # Beside the one that is asked for by its own name.
+        again = asked[asked.index("search", 1) + 1 :]
+        assert (len(set(asked)), len(again)) == (5 + 2, 1 if known == 100 else 6)
 
     office(work)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -30,6 +31,9 @@ SUBSCRIBERS = 64
 # Tasks are looked at for a correlation id in such pages, newest status first, and for so long.
 LOOK = 500
 LOOK_S = 5.0
+# The beginnings of so many tasks are read at once, and the correlation ids of so many are kept in mind.
+READS = 16
+KNOWN = 20_000
 # How many events of the found tasks are read.
 EVENTS = 20_000
 _PAGE = 1000
@@ -66,6 +70,8 @@ class TopicApi:
         self._source = TopicSource(self._log, self._answer, origin)
         self._free = SUBSCRIBERS
         self._reading = asyncio.Semaphore(LISTING)
+        # Correlation ids by tenant and task. Each is in a first event, so it never changes.
+        self._known: dict[tuple[str, str], str] = {}
 
     @api_route("GET /bus/subscribe", AuthScope.ADMIN, stream="subscribe")
     async def check(self, asked: TopicQuery) -> None:
@@ -126,16 +132,28 @@ class TopicApi:
         found: list[str] = []
         while not is_all and (place is None or loop.time() < until):
             page = await self._tasks.store.heads.list(tenant, Where(), size=LOOK, after=place)
-            for head in page.heads:
-                is_it = head.task_id == correlation_id
-                if is_it or await self._names(tenant, head.task_id) == correlation_id:
-                    found.append(head.task_id)
+            named = await self._correlations(tenant, [head.task_id for head in page.heads])
+            found += [one for one, known in named.items() if correlation_id in (one, known)]
             place, is_all = page.next, page.next is None
-        if correlation_id not in found and await self._names(tenant, correlation_id):
+        if correlation_id not in found and await self._read_correlation(tenant, correlation_id):
             found.append(correlation_id)
         return found[::-1], is_all
 
-    async def _names(self, tenant: str, task_id: str) -> str:
+    async def _correlations(self, tenant: str, task_ids: Sequence[str]) -> dict[str, str]:
+        """The correlation ids of tasks, in their order; those that are not known are read, some at once."""
+        known = self._known
+        found = {one: known.get((tenant, one), "") for one in task_ids}
+        unread = [one for one, named in found.items() if not named]
+        for start in range(0, len(unread), READS):
+            some = unread[start : start + READS]
+            read = [self._read_correlation(tenant, one) for one in some]
+            found.update(zip(some, await asyncio.gather(*read), strict=True))
+        if len(known) + len(unread) > KNOWN:
+            known.clear()
+        known.update({(tenant, one): found[one] for one in unread if found[one]})
+        return found
+
+    async def _read_correlation(self, tenant: str, task_id: str) -> str:
         """The correlation id of a task; empty if there is no such task, or its beginning cannot be read."""
         try:
             first = await self._log.read(tenant, task_id, 0, 1)
