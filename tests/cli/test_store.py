@@ -103,7 +103,7 @@ def test_check_changes_nothing(command: Command, filled: Path) -> None:
     assert filled.read_bytes() == before
 
 
-@pytest.mark.parametrize("name", ["check", "prune", "waiting", "export"])
+@pytest.mark.parametrize("name", ["check", "rebuild", "prune", "waiting", "export"])
 def test_no_file_is_made_where_none_was(command: Command, tmp_path: Path, name: str) -> None:
     code, _, said = command(name, "--store", "sqlite:///typo.db")
     assert code == 2
@@ -112,7 +112,7 @@ def test_no_file_is_made_where_none_was(command: Command, tmp_path: Path, name: 
 
 
 @pytest.mark.parametrize(
-    "args", [("check",), ("migrate",), ("prune",), ("waiting",), ("export",), ("import", "-")]
+    "args", [("check",), ("migrate",), ("rebuild",), ("prune",), ("waiting",), ("export",), ("import", "-")]
 )
 def test_a_store_in_memory_is_of_no_use_here(command: Command, args: tuple[str, ...]) -> None:
     code, _, said = command(*args, "--store", "memory:")
@@ -129,6 +129,18 @@ def test_the_store_comes_from_the_settings(
     assert "tasks     4 " in command("check")[1]
     monkeypatch.setenv("TRUNKLINE_STORE", "sqlite:///none.db")
     assert "none.db" in command("check")[2]
+
+
+# rebuild
+
+
+def test_rebuild_mends_what_lists_show(command: Command, filled: Path) -> None:
+    damage(filled, "UPDATE tasks SET state = 1, seq = 2 WHERE task_id = 'long'")
+    assert "task long: its head does not fit its log" in command("check")[1]
+    assert command("rebuild") == (
+        0, "sqlite:///trunkline.db: 4 tasks are listed as their logs have them\n", "",
+    )  # fmt: skip
+    assert command("check")[0] == 0
 
 
 # migrate
@@ -345,6 +357,7 @@ def test_beside_a_server(command: Command, tmp_path: Path) -> None:
         for refused, reason in {
             ("import", "live.jsonl"): "stop it or choose another --store",
             ("migrate",): "stop it or choose another --store",
+            ("rebuild",): "stop it or choose another --store",
         }.items():
             code, _, said = command(*refused, *store)
             assert code == 2
@@ -368,6 +381,7 @@ def test_the_same_on_postgresql(command: Command, filled: Path, tmp_path: Path, 
         "",
     )
     assert command("import", "all.jsonl", *there)[1].endswith("skipped    4\n")
+    assert command("rebuild", *there)[1].endswith(": 4 tasks are listed as their logs have them\n")
     code, out, _ = command("check", *there)
     assert (code, out.splitlines()[0]) == (0, "tasks     4 (2 completed, 1 failed, 1 working)")
     assert command("export", "there.jsonl", *there)[0] == 0

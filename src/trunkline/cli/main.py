@@ -35,7 +35,7 @@ _HELP = {
         "serve": "Serve agents over HTTP until interrupted.",
         "fleet": "Show how agents did: tasks, success, durations, cost, and the last 24 hours.",
         "dispatch": "Have an agent of the hub do something: one by name, several, or whoever has the skill.",
-        "store": "Look after a store: check, migrate, prune, waiting, cancel, export, import.",
+        "store": "Look after a store: check, migrate, rebuild, prune, waiting, cancel, export, import.",
         "keys": "The keys that callers send: create, list, revoke, rotate.",
         "deliveries": "Notifications that were sent: list, show, replay.",
         "inbox": "What tasks ask of people: list, show, answer.",

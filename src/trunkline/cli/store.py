@@ -123,6 +123,21 @@ def migrate(*, store: StoreUrl = None) -> None:
     print(f"{shown(settings.store)}: {told}")
 
 
+@commands.local("rebuild")
+def rebuild(*, store: StoreUrl = None) -> None:
+    """Write anew what lists show of each task, as its log has it: the mend where `check` says so."""
+    settings = settings_for(store)
+
+    async def work() -> int:
+        # Only to see that there is a store: what is not there is not to be made.
+        async with opened_store(settings, read_only=True):
+            pass
+        async with opened_store(settings) as opened:
+            return await opened.heads.rebuild()
+
+    print(f"{shown(settings.store)}: {asyncio.run(work())} tasks are listed as their logs have them")
+
+
 @commands.local("prune")
 def prune(
     *,
