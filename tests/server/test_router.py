@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -17,6 +18,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.harness import NO_TLS, ServerProcess
 from trunkline import Agent, Misuse, Route
+from trunkline.errors import InvalidParams
 from trunkline.http import mounts
 from trunkline.http import server as http_server
 from trunkline.net.http import HttpRequest
@@ -258,6 +260,45 @@ def test_an_application_that_breaks_is_answered_for(caplog: pytest.LogCaptureFix
 
     assert asyncio.run(main()) == 500
     assert "it breaks" in caplog.text
+
+
+def test_nothing_holds_on_to_a_request_that_was_refused_or_left() -> None:
+    async def refusing(scope: Any, receive: Any, send: Any) -> None:
+        raise InvalidParams("not this")
+
+    async def ask(host: Any, path: str, *messages: dict[str, Any]) -> list[BaseException]:
+        coming = iter(messages)
+        given = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": path, "headers": given, "client": ("127.0.0.1", 1)}
+
+        async def receive() -> dict[str, Any]:
+            return next(coming)
+
+        async def send(message: Any) -> None:
+            del message
+
+        gc.collect()
+        gc.disable()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        try:
+            await host(scope, receive, send)
+            gc.collect()
+            return [found for found in gc.garbage if isinstance(found, BaseException)]
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+            gc.enable()
+
+    async def main() -> None:
+        host = _agent(refusing, Route("POST /x", "public", 9)).asgi(store="memory:", drain_limit=0)
+        async with host.lifespan():
+            whole = {"type": "http.request", "body": b"{}"}
+            half, gone = {**whole, "more_body": True}, {"type": "http.disconnect"}
+            assert await ask(host, "/files/x", whole) == []
+            for path in ("/files/x", "/a2a", "/message:send", "/delegate/tasks"):
+                assert await ask(host, path, half, gone) == []
+
+    asyncio.run(main())
 
 
 def test_under_another_server_a_websocket_is_judged_the_same() -> None:

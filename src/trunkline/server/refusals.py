@@ -101,7 +101,12 @@ def refusal_of(error: Exception) -> errors.Refused:
         Disconnected: it is that; nobody is there to hear.
     """
     if isinstance(error, Disconnected):
-        raise error
+        try:
+            raise error
+        finally:
+            # Its traceback leads to this frame, a circle that keeps what has come of the body in memory until
+            # somebody collects garbage.
+            del error
     if isinstance(error, errors.Refused):
         return error
     if isinstance(error, errors.StoreError) and error.damaged_task:

@@ -283,9 +283,15 @@ class Router:
             if call is not None and call.begun:
                 # Half an answer is out; the connection is cut, which says so.
                 raise
-            refused, write = refusal_of(error), mount.write_refusal or self._refusals.writer(exchange)
-            more = mount.refusal_headers(exchange, refused)
-            await self._refusals.answer_by(write, exchange, seen, refused, more=more)
+            # Kept in no name here: the traceback of a refusal leads to this frame, which holds the body.
+            await self._refuse(mount, exchange, seen, refusal_of(error))
+
+    async def _refuse(
+        self, mount: Mount, exchange: Exchange, seen: TraceSeen, refused: errors.Refused
+    ) -> None:
+        write = mount.write_refusal or self._refusals.writer(exchange)
+        more = mount.refusal_headers(exchange, refused)
+        await self._refusals.answer_by(write, exchange, seen, refused, more=more)
 
     async def _admit_route(
         self, mount: Mount | None, exchange: Exchange, seen: TraceSeen
