@@ -142,6 +142,11 @@ def test_pages_of_every_shape(body: Any, page: t.TaskPage) -> None:
     assert read_page(json.dumps(body).encode()) == page
 
 
+@pytest.mark.parametrize("odd", [b"1e400", b'{"deep":["\xff"]}'])
+def test_what_else_a_page_has_need_not_be_readable(odd: bytes) -> None:
+    assert read_page(b'{"tasks":[],"cost":%b,"totalSize":7}' % odd) == t.TaskPage((), "", 0, 7)
+
+
 @pytest.mark.parametrize("body", [b"null", b"7", b'{"tasks":[7]}', b'{"tasks":{}}', b"[", b""])
 def test_what_is_no_page(body: bytes) -> None:
     with pytest.raises(e.Unreadable):

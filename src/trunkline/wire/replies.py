@@ -40,6 +40,8 @@ _reply = msgspec.json.Decoder(_RpcResponse)
 _list: msgspec.json.Decoder[list[Raw] | None] = msgspec.json.Decoder(list[Raw] | None)
 _members = msgspec.json.Decoder(dict[str, Raw])
 _NULL = (b"", b"null")
+# What a page says of itself, also as Python and the proto spell it; all else need not even be readable.
+_TOLD = frozenset(("nextPageToken", "pageSize", "totalSize", "next_page_token", "page_size", "total_size"))
 
 
 def rpc_notice(body: bytes, request_id: str) -> Notice:
@@ -141,7 +143,7 @@ def read_page(raw: bytes, *, proto: bool = False) -> TaskPage:
         check_structure(raw)
         page = {"tasks": Raw(raw)} if raw.lstrip()[:1] == b"[" else _members.decode(raw)
         listed = _list.decode(bytes(page.pop("tasks", b"null"))) or []
-        told = {name: msgspec.json.decode(bytes(value)) for name, value in page.items()}
+        told = {name: msgspec.json.decode(bytes(page[name])) for name in page if name in _TOLD}
     except (*DECODE_ERRORS, ParseError):
         raise Unreadable(f"the agent's list is no page of tasks: {excerpt(raw)}") from None
     tasks = tuple([task_of(read_answer(bytes(one), proto=proto)) for one in listed])
