@@ -108,6 +108,19 @@ def test_whatever_comes_between_is_read_too(frames: list[Any]) -> None:
         assert stencil.read(body) == quick(body)
 
 
+@pytest.mark.parametrize("between", [MIXED[-2], modern("x" * (32 << 10), lastChunk=True)])
+def test_frames_between_the_first_pieces_do_not_slow_down_all_the_others(between: Any) -> None:
+    counted = Counted(quick)
+    stencil = FrameTemplate(counted)
+    for _ in range(6):
+        stencil.read(json.dumps(modern("one")).encode())
+        stencil.read(json.dumps(between).encode())
+    before = counted.times
+    for _ in range(50):
+        stencil.read(json.dumps(modern("two")).encode())
+    assert counted.times - before <= 2
+
+
 BEFORE, AFTER = json.dumps(modern("|")).encode().split(b'"|"')
 
 

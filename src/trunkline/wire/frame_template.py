@@ -57,11 +57,12 @@ class FrameTemplate:
                 self._unused = 0
                 return _with_text(self._update, text)
         notice = self._read(data)
-        update = notice.answer
-        self._before = _NONE
-        # A first piece is like no other, and promises none.
-        if type(update) is ArtifactUpdate and update.append:
-            if self._unused < _MAX_UNUSED and len(data) < _MAX_FRAME:
+        # Where nothing is learned any more the last template stays: the frames may come back to it.
+        if self._unused < _MAX_UNUSED and len(data) < _MAX_FRAME:
+            self._before = _NONE
+            update = notice.answer
+            # A first piece is like no other, and promises none.
+            if type(update) is ArtifactUpdate and update.append:
                 self._learn(data, notice, update)
         return notice
 
