@@ -340,6 +340,22 @@ def test_a_card_that_takes_too_long() -> None:
     run(work)
 
 
+def test_who_sends_for_us_may_have_a_clock_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def late(request: Any) -> Any:
+        raise TimeoutError
+
+    async def work() -> None:
+        web = Web({NEW: FOUND})
+        discovery = Discovery(HOST, web, ttl_s=0)
+        card = await discovery.card()
+        monkeypatch.setattr(web, "open", late)
+        assert await discovery.card() is card
+        with pytest.raises(TimedOut, match="no card from"):
+            await Discovery(HOST, web).card()
+
+    run(work)
+
+
 def test_the_explanation_is_bounded() -> None:
     async def work() -> int:
         discovery = Discovery(HOST, Web({NEW: FOUND}), ttl_s=0)

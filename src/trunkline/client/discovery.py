@@ -9,10 +9,10 @@ import asyncio
 import logging
 import re
 from collections import deque
+from collections.abc import Awaitable
 from urllib.parse import urlsplit
 
 from trunkline.client.http_transport import HttpAnswer
-from trunkline.client.options import in_time
 from trunkline.errors import (
     Forbidden,
     RouteNotFound,
@@ -134,7 +134,7 @@ class Discovery:
         known = self._card
         work = self._look() if known is None else self._again(known)
         try:
-            return await in_time(self._timeout_s, work, self._late)
+            return await self._within(work)
         except TrunklineError as error:
             if known is None or refresh:
                 raise
@@ -143,9 +143,14 @@ class Discovery:
             self._tell(self.found_at, f"the card could not be fetched again ({error}); the old one is kept")
             return known
 
-    def _late(self) -> TimedOut:
-        message = f"no card from {shown(self._places[0])} within {self._timeout_s:g} seconds"
-        return TimedOut(message, reason="total")
+    async def _within(self, work: Awaitable[PeerCard]) -> PeerCard:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await work
+        except TimeoutError as error:
+            # Ours, or that of whoever sends for us: an old card is kept in both cases.
+            message = f"no card from {shown(self._places[0])} within {self._timeout_s:g} seconds"
+            raise TimedOut(message, reason="total") from error
 
     async def _again(self, known: PeerCard) -> PeerCard:
         headers = (("if-none-match", self._etag),) if self._etag else ()
