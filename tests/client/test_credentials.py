@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import weakref
 from base64 import b64encode
 from typing import Any
 
 import pytest
 
 from tests.client.web import Asked, Page, Web
-from trunkline.client.credentials import ApiKey, Basic, Bearer, Guarded, HttpxAuth, Unset, choose, credentials
+from trunkline.client.credentials import (
+    ApiKey,
+    Basic,
+    Bearer,
+    Fields,
+    Guarded,
+    HttpxAuth,
+    Unset,
+    choose,
+    credentials,
+)
 from trunkline.client.oauth import ClientCredentials
 from trunkline.config import Secret
 from trunkline.errors import Misuse
@@ -108,7 +120,22 @@ def test_verdicts_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
         guarded = Guarded(Web({}), Bearer(KEY), HOME)
         for number in (0, 0, 1, 2, 3, 4):
             await (await guarded.open(HttpRequest("GET", f"https://agent.example/{number}"))).close()
-            assert guarded._may_see.cache_info().currsize <= 2  # noqa: SLF001 - nothing outside shows it
+            assert len(guarded._judged) <= 2  # noqa: SLF001 - nothing outside shows it
+
+    asyncio.run(main())
+
+
+def test_nothing_holds_on_to_credentials_that_are_done_with() -> None:
+    async def main() -> None:
+        guarded = Guarded(Web({}), Bearer(KEY), HOME)
+        await (await guarded.open(HttpRequest("GET", HOME))).close()
+        kept = weakref.ref(guarded)
+        gc.disable()
+        try:
+            del guarded
+            assert kept() is None
+        finally:
+            gc.enable()
 
     asyncio.run(main())
 
@@ -116,6 +143,7 @@ def test_verdicts_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_prints() -> None:
     made = [Bearer(KEY), Basic("me", KEY), ApiKey(KEY), ClientCredentials("https://id.example/", "me", KEY)]
     assert KEY not in repr([(one, vars(one)) for one in made])
+    assert repr(Fields({"Authorization": KEY})) == "Fields(['authorization'])"
 
 
 def test_one_of_many(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

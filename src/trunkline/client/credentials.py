@@ -11,7 +11,6 @@ import logging
 from base64 import b64encode
 from collections import UserDict
 from collections.abc import Generator, Mapping
-from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
@@ -169,7 +168,7 @@ class Guarded:
         self._http_client = http_client
         self._at = target(url)
         self._withheld: set[str] = set()
-        self._may_see = lru_cache(_JUDGED)(self._judge)
+        self._judged: dict[str, bool] = {}
 
     def fit(self, card: PeerCard) -> None:
         """Show an API key where this card wants it."""
@@ -194,6 +193,15 @@ class Guarded:
     async def close(self) -> None:
         """See `HttpClient`."""
         await self._http_client.close()
+
+    def _may_see(self, url: str) -> bool:
+        # Not by a cache of `functools`: it would hold this object, and with it the credentials, in a circle.
+        known = self._judged.get(url)
+        if known is None:
+            if len(self._judged) >= _JUDGED:
+                self._judged.clear()
+            known = self._judged[url] = self._judge(url)
+        return known
 
     def _judge(self, url: str) -> bool:
         at = target(url)
@@ -264,6 +272,10 @@ class Fields(UserDict[str, str]):
 
     def __contains__(self, name: object) -> bool:
         return str(name).lower() in self.data
+
+    def __repr__(self) -> str:
+        # Values stay unsaid: one of them may be a credential.
+        return f"Fields({list(self.data)})"
 
     def get_list(self, name: str) -> list[str]:
         """All values of a header, which here are one."""
