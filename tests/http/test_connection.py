@@ -540,6 +540,17 @@ def test_a_fault_of_ours_is_not_silent(begun: bool) -> None:
     assert not line.said.endswith(b"0\r\n\r\n" if begun else b"x")
 
 
+def test_a_request_does_not_print_what_may_be_secret() -> None:
+    printed: list[str] = []
+
+    async def answer(exchange: Exchange) -> None:
+        printed.append(repr(exchange))
+        await exchange.respond(200, b"")
+
+    _fed(b"GET /x?key=s3cret HTTP/1.1\r\nhost: h\r\nauthorization: s3cret\r\n\r\n", answer=answer)
+    assert printed == ["ConnectionRequest(GET '/x')"]
+
+
 def test_nothing_holds_on_to_a_request_that_is_over() -> None:
     async def within() -> None:
         kept: list[weakref.ref[Any]] = []

@@ -75,6 +75,10 @@ class ConnectionRequest(Struct, eq=False):
         else:
             self.path = url.decode("ascii")
 
+    def __repr__(self) -> str:
+        # Headers and query stay unsaid: they may hold credentials.
+        return f"ConnectionRequest({self.method} {self.path!a})"
+
     def peer(self) -> str:
         """The address of the caller."""
         return self._connection.peer()
