@@ -70,7 +70,11 @@ class Relay:
             name = answer.artifact.artifact_id
             if not (answer.append and name in self._known and _is_plain(answer.artifact)):
                 await self._artifact(answer)
-            elif (delta := self._text(name, update.text, answer.last_chunk)) is not None:
+                return
+            if name != self._holding:
+                await self.flush()
+                self._holding = name
+            if (delta := self._text(update.text, last=answer.last_chunk)) is not None:
                 await self._work.emit(delta)
         elif type(answer) is StatusUpdate:
             if answer.status.message is not None and answer.status.state is WORKING:
@@ -81,7 +85,7 @@ class Relay:
 
     async def settle(self, result: Result) -> None:
         """Record what of a whole answer our log does not hold."""
-        self.flush()
+        await self.flush()
         if not all([_same(self._told(one.artifact_id), one) for one in result.artifacts]):
             await self._work.drain()
             known = {one.artifact_id: one for one in self._work.state.task().artifacts}
@@ -133,10 +137,10 @@ class Relay:
             extensions=message.extensions,
         )
 
-    def flush(self) -> None:
-        """Record the text that is held."""
+    async def flush(self) -> None:
+        """Record the text that is held; waits when too much is not yet durable."""
         if self._held:
-            self._work.put(self._grow())
+            await self._work.emit(self._grow())
 
     async def _artifact(self, update: ArtifactUpdate) -> None:
         artifact = update.artifact
@@ -148,14 +152,11 @@ class Relay:
             Chunk(artifact, append=update.append and name in self._known, last=update.last_chunk)
         )
 
-    def _text(self, name: str, text: str, last: bool) -> Delta | None:
+    def _text(self, text: str, *, last: bool) -> Delta | None:
         """What is to be recorded now that more of a text has come; None while it is held."""
-        if name != self._holding:
-            self.flush()
-            self._holding = name
         self._held += text
         size = len(self._held)
-        if last or (size >= _CHARACTERS and size * _PIECES >= self._known[name]):
+        if last or (size >= _CHARACTERS and size * _PIECES >= self._known[self._holding]):
             return self._grow(last=last)
         if size and self._timer is None:
             self._timer = self._work.loop.call_later(_SECONDS, self._due)
@@ -164,10 +165,10 @@ class Relay:
     def _due(self) -> None:
         # A task that has ended is no news for a timer.
         with contextlib.suppress(TurnOver):
-            self.flush()
+            self._work.put(self._grow())
 
     async def _emit(self, chunk: Chunk) -> None:
-        self.flush()
+        await self.flush()
         name = chunk.artifact.artifact_id
         length = len(artifact_text(chunk.artifact))
         self._known[name] = length + (self._known.get(name, 0) if chunk.append else 0)
@@ -200,7 +201,7 @@ class Relay:
     async def _status(self, message: Message | None, metadata: Metadata | None) -> None:
         if message is None or (self._said is not None and self._said.parts == message.parts):
             return
-        self.flush()
+        await self.flush()
         self._said = message
         await self._work.emit(Status(WORKING, self.own(message), metadata))
 

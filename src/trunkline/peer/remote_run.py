@@ -133,7 +133,7 @@ class RemoteRun:
                 await self._cancel()
             raise
         except (Refused, Unreachable, Unreadable) as error:
-            self._relay.flush()
+            await self._relay.flush()
             if is_silent(error):
                 await self._cancel()
             why = explain(error, has_task=bool(self._remote.task))
@@ -468,7 +468,7 @@ class RemoteRun:
             log.warning("peer.away task=%s error=%a", state.task_id, str(error))
             said = spoken(self._work, TaskState.WORKING, f"{self._name} is away; it is tried again.")
             message = replace(cast("Message", said.message), metadata={AWAY_KEY: True})
-            self._relay.flush()
+            await self._relay.flush()
             await self._work.emit(replace(said, message=message))
             await self._work.drain()
         elif now_ms() - state.status_at > self._following.silence_s * 1000:

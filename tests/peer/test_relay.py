@@ -1,0 +1,64 @@
+"""What a remote agent streams does not pile up before a store that is slower than it."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from tests.run.desk import desk, run
+from trunkline.client.assembler import Update
+from trunkline.client.result import Result
+from trunkline.peer.relay import Relay
+from trunkline.run import buffer
+from trunkline.run.executor import Verdict, Work
+from trunkline.run.owner import Owner
+from trunkline.wire.answers import Notice
+from trunkline.wire.types import Artifact, ArtifactUpdate, Message, Part, Task, TaskState, TaskStatus
+
+NAMES = ("plan", "report")
+PIECES = 1000
+
+
+def piece(name: str, text: str, *, append: bool = True) -> Update:
+    artifact = Artifact(name, parts=(Part(text=text),))
+    return Update("artifact", text, None, Notice(ArtifactUpdate("r", "c", artifact, append=append)))
+
+
+def snapshot(texts: dict[str, str]) -> Update:
+    artifacts = tuple(Artifact(name, parts=(Part(text=text),)) for name, text in texts.items())
+    task = Task("r", "c", TaskStatus(TaskState.WORKING), artifacts)
+    return Update("task", "", TaskState.WORKING, Notice(task))
+
+
+def most_unwritten(updates: list[Update]) -> int:
+    """How many events were not yet on their way at most; all of the text is in the log at the end."""
+    most = 0
+
+    async def act(work: Work) -> Verdict:
+        nonlocal most
+        relay, inner = Relay(work), cast("Owner", work)
+        for update in updates:
+            await relay.take(update)
+            most = max(most, inner._buffer.unflushed)
+        return await relay.verdict(Result(message=Message("m")))
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            feed = await runner.open()
+            assert await runner.ended(feed) is TaskState.COMPLETED
+            texts = ["".join(part.text or "" for part in one.parts) for one in feed.state.task().artifacts]
+            assert "".join(texts).count("x") == sum(update.text.count("x") for update in updates)
+
+    run(main())
+    return most
+
+
+def test_artifacts_that_take_turns_wait_for_the_store() -> None:
+    begun = [piece(name, "x", append=False) for name in NAMES]
+    assert most_unwritten(begun + [piece(name, "x") for name in NAMES] * PIECES) <= buffer.UNFLUSHED_LIMIT
+
+
+def test_snapshots_between_pieces_wait_for_the_store() -> None:
+    updates = [piece("plan", "x", append=False)]
+    for number in range(2, PIECES):
+        updates += [piece("plan", "x"), snapshot({"plan": "x" * number})]
+    assert most_unwritten(updates) <= buffer.UNFLUSHED_LIMIT
