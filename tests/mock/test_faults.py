@@ -85,6 +85,21 @@ def test_a_stall_lasts_until_the_caller_leaves() -> None:
             await asyncio.gather(asking, return_exceptions=True)
 
 
+def test_nothing_is_sent_to_a_caller_who_left_during_a_stall() -> None:
+    @faulty(f.stall(1, on=("card",)))
+    async def _(talk: Talk) -> None:
+        sent: list[Any] = []
+        came: asyncio.Queue[Any] = asyncio.Queue()
+        came.put_nowait({"type": "http.disconnect"})
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        path = "/.well-known/agent-card.json"
+        await talk.mock({"type": "http", "method": "GET", "path": path, "headers": []}, came.get, send)
+        assert sent == []
+
+
 @pytest.mark.parametrize(
     ("fault", "status", "header"),
     [

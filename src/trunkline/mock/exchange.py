@@ -117,8 +117,9 @@ class MockExchange:
             self._call(CLOSE)
 
     async def _deliver_whole(self, answer: MockAnswer, faults: dict[str, MockFault]) -> None:
-        if (stall := faults.get("stall")) is not None:
-            await self.while_connected(_pause(stall.seconds))
+        stall = faults.get("stall")
+        if stall is not None and not await self.while_connected(_pause(stall.seconds)):
+            return
         body, headers = answer.body, list(answer.headers)
         if "garbage" in faults:
             body = b'{"jsonrpc": "2.0", "result": <<< this is no JSON >>>'
@@ -255,9 +256,10 @@ class _StreamWriter:
         return self._compressor.compress(data) + self._compressor.flush(mode)
 
 
-async def _pause(seconds: float | None) -> None:
-    """Wait so long, or for ever."""
+async def _pause(seconds: float | None) -> bool:
+    """Wait so long, or for ever; true when that is over."""
     await (asyncio.Future[None]() if seconds is None else asyncio.sleep(seconds))
+    return True
 
 
 def refusal(fault: MockFault) -> MockAnswer:
