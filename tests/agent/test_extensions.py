@@ -12,7 +12,7 @@ import pytest
 
 from tests.agent.drive import begin, drive, parts, said, send, state, stream, until
 from trunkline import Agent, Misuse, SyncTurn, Turn
-from trunkline.agent.extensions import Change, RunReport
+from trunkline.agent.extensions import Change, RunReport, Usage
 from trunkline.agent.testing import TestClient
 
 URI = "https://proto-labs.ai/a2a/ext/"
@@ -231,6 +231,33 @@ def test_what_the_caller_does_not_name_is_not_in_a_direct_answer_either() -> Non
     assert answer["extensions"] == [URI + "confidence-v1"]
     assert answer["metadata"].keys() == {URI + "confidence-v1"}
     assert "metadata" not in asked(agent, "go", "blast-v1")
+
+
+def test_a_number_of_another_kind_fails_nobody_who_does_not_want_it() -> None:
+    class Dollars(float):
+        """As numerical libraries have them."""
+
+    agent = Agent("under test")
+
+    @agent.skill
+    async def work(turn: Turn) -> object:
+        turn.usage(cost_usd=Dollars(0.5))
+        turn.confidence(1)
+        return turn.message("directly")
+
+    assert asked(agent, "go", "confidence-v1")["metadata"].keys() == {URI + "confidence-v1"}
+
+
+def test_cached_tokens_that_are_none_are_left_out() -> None:
+    report = RunReport()
+    report.add_usage(Usage(1, cache_read_input_tokens=0.0))  # pyright: ignore[reportArgumentType]
+    assert report.wanted(success=True, duration_ms=2) == {
+        URI + "cost-v1": {
+            "usage": {"input_tokens": 1, "output_tokens": 0},
+            "durationMs": 2,
+            "success": True,
+        }
+    }
 
 
 def test_the_caller_who_opened_the_task_decides_also_after_a_restart(tmp_path: Path) -> None:

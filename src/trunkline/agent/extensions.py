@@ -133,6 +133,8 @@ class RunReport(Struct):
 
 
 def _cost(used: Usage, *, success: bool, duration_ms: int) -> Metadata:
-    tokens = {"input_tokens": 0, "output_tokens": 0, **to_builtins(used)}
-    cost = {"costUsd": tokens.pop("cost_usd")} if used.cost_usd is not None else {}
+    counts = asdict(used)
+    # A number of another library's own kind is for the log to refuse, once it is wanted there.
+    cost = {"costUsd": counts.pop("cost_usd")} if used.cost_usd is not None else {}
+    tokens = {"input_tokens": 0, "output_tokens": 0} | {name: one for name, one in counts.items() if one}
     return {"usage": tokens, "durationMs": duration_ms, "success": success, **cost}
