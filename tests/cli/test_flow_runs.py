@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +52,19 @@ def test_a_run_is_started_looked_at_answered_and_listed(
     assert out.endswith("completed  r1  Small one\n")
     code, out, _ = trunkline("flow", "events", "r1", "--limit", "2", *STORE)
     assert [line.split()[3] for line in out.splitlines()] == ["ExecutionStarted", "ScheduleNode"]
+
+
+def test_what_a_run_came_to_stands_before_what_to_do_next(tmp_path: Path) -> None:
+    (tmp_path / "flow.json").write_text(json.dumps(workflow(ASK)))
+    words = ("flow", "run", "flow.json", "--id", "r1", *STORE)
+    command = [sys.executable, "-m", "trunkline.cli", *words]
+    # As `2>&1 | less` has it: both streams in one pipe, which no terminal makes flush its lines.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    found = subprocess.run(command, cwd=tmp_path, env=environment, timeout=60, **both)
+    lines = found.stdout.decode().splitlines()
+    assert lines[0] == "Run: r1"
+    assert lines[-1].startswith("Next: trunkline flow resume r1")
 
 
 def test_a_host_submits_what_it_did_and_a_run_that_failed_ends_with_one(trunkline: Run) -> None:

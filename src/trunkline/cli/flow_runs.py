@@ -144,7 +144,8 @@ def _leave(operator: Operator, found: dict[str, Any]) -> NoReturn:
     if operator.as_json:
         print_json(found)
     else:
-        print(*field_lines(found, _LABELS), sep="\n")
+        # Flushed: what to do next goes to another stream, and is read after it.
+        print(*field_lines(found, _LABELS), sep="\n", flush=True)
         if hint := _hint(found):
             print_notice("Next", hint)
     raise typer.Exit(int(found.get("status") == "failed"))
