@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from select import PIPE_BUF
@@ -105,6 +106,23 @@ def test_any_other_line_comes_after_what_was_noted_before() -> None:
     lines.close()
     lines.flush()
     assert [line["event"] for line in output.lines] == ["task.state", "store.failed", "task.state"]
+
+
+class NotedMeanwhile(deque[Change]):
+    """While the first is taken, another loop notes one more: it finds that a batch is under way."""
+
+    def popleft(self) -> Change:
+        if self[0][4] == 0:
+            self.append(_change(1))
+        return super().popleft()
+
+
+def test_what_is_noted_while_a_batch_is_taken_is_written_with_it() -> None:
+    output = Output()
+    lines = logs.LogHandler(FORMATS["json"], output)
+    lines._noted = NotedMeanwhile([_change(0)])
+    lines.flush()
+    assert [line["seq"] for line in output.lines] == [0, 1]
 
 
 def test_no_line_is_lost_or_doubled_when_threads_write_too() -> None:

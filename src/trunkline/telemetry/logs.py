@@ -266,8 +266,11 @@ class LogHandler(logging.Handler):
             self.release()
 
     def _put(self, last: bytes) -> None:
-        # Whoever takes holds the lock of this handler, so that there is nobody to take the same.
-        taken = [self._noted.popleft() for _ in range(len(self._noted))]
+        taken: list[Change] = []
+        # Whoever takes holds the lock of this handler, so that there is nobody to take the same. To the last
+        # one: what another loop notes meanwhile, it leaves to us.
+        while self._noted:
+            taken.append(self._noted.popleft())
         text = (self._format.changes(taken) if taken else b"") + last
         if self._lost:
             # The output is the only place to say it: a full disk, or a reader that was away.
