@@ -51,6 +51,9 @@ PAGE_EVENTS = 2000
 # How many tasks are written anew in one transaction, for the same reason.
 PAGE_SHORTENED = 16
 _decode_heads = msgspec.json.Decoder(list[HeadRow]).decode
+_decode_ids = msgspec.json.Decoder(list[str]).decode
+# Behind every id of a task.
+_LAST = "\x7f"
 _logger = logging.getLogger("trunkline.store")
 
 
@@ -304,6 +307,17 @@ class Maintenance(StorePart, ABC):
         rows = await self._database.rows("every_task", after=cursor, limit=limit)
         found = [TaskRef(tenant, task_id) for tenant, task_id in rows]
         return found, found[-1].task_id if found else cursor
+
+    async def begun_with(
+        self, tenant: str, text: str, cursor: Cursor = START, limit: int = 500
+    ) -> tuple[builtins.list[str], Cursor]:
+        """Tasks whose first append holds this text, as it is stored; and the cursor of the next page.
+
+        The newest are looked at first, as many as `limit`. Behind the oldest the cursor is `START` again.
+        """
+        values = {"words": text, "before": cursor or _LAST, "limit": limit}
+        ((found, seen, last),) = await self._database.rows("beginnings", tenant, **values)
+        return _decode_ids(found), last if seen == limit else START
 
     @abstractmethod
     async def faults(self) -> list[Fault]:

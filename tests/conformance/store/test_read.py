@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.conformance.store.given import AT, A, B, delta, deltas
+from tests.conformance.store.given import AT, A, B, delta, deltas, task
 
 
 @pytest.fixture
@@ -128,3 +128,22 @@ def test_many_reads_at_once(run, ten, monkeypatch):
         return await asyncio.gather(*(ten.log.read(A, "t1", n % 10) for n in range(200)))
 
     assert [len(events) for events in run(case())] == [10 - n % 10 for n in range(200)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 50])
+def test_tasks_whose_beginning_holds_a_text(run, store, size):
+    async def case():
+        # What a task says later is not its beginning, and a text of another tenant is nobody's business.
+        for number, (tenant, owner) in enumerate([(A, "c-1"), (A, "é"), (A, "c-1"), (B, "c-1"), (A, "c-12")]):
+            author = await task(store, f"t{number}", tenant=tenant, owner=owner)
+            await author.append(delta('"owner":"c-2"'))
+        return [await found(store, text, size) for text in ('"owner":"c-1"', "é", "c-1", "c-2")]
+
+    async def found(store, text, size):
+        ids, cursor = await store.maintenance.begun_with(A, text, limit=size)
+        while cursor:
+            more, cursor = await store.maintenance.begun_with(A, text, cursor, size)
+            ids += more
+        return ids
+
+    assert run(case()) == [["t2", "t0"], ["t1"], ["t4", "t2", "t0"], []]

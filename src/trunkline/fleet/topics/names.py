@@ -22,7 +22,7 @@ from trunkline.wire.types import INTERRUPTED, TERMINAL, Artifact, Message, Metad
 DELTA = "worldstate-delta-v1"
 PREVIEW = 500
 # Longer names are cut, and so are longer lists.
-_NAME, _ROWS = 128, 20
+NAME_SIZE, _ROWS = 128, 20
 _CEREMONY = "ceremony:"
 # The kinds that have a topic, perhaps: what belongs to a task needs looking up for no other.
 NAMED = (
@@ -52,10 +52,10 @@ def named_task(task_id: str, event: ev.Submitted, origin: str) -> NamedTask:
     return NamedTask(
         task_id,
         event.context_id,
-        (event.agent or origin)[:_NAME],
-        event.skill[:_NAME],
-        _text(given.get("correlationId"), _NAME) or task_id,
-        _text(given.get("trigger"), _NAME),
+        (event.agent or origin)[:NAME_SIZE],
+        event.skill[:NAME_SIZE],
+        _text(given.get("correlationId"), NAME_SIZE) or task_id,
+        _text(given.get("trigger"), NAME_SIZE),
         event.parent,
     )
 
@@ -74,7 +74,7 @@ def topics_of(task: NamedTask, event: ev.AnyEvent, answer: str = "") -> Topics:
             yield f"dispatch.dropped.{_segment(event.refusal)}", _dropped(task, event)
         case ev.FollowUp(message=message, by=by):
             if task.asks:
-                answered = {"answeredBy": by[:_NAME]} if by else {}
+                answered = {"answeredBy": by[:NAME_SIZE]} if by else {}
                 yield _scoped(task, "hitl.response"), _about(task, text_of(message), **answered)
         case ev.QuestionClosed(withdrawn=withdrawn):
             if not withdrawn:
@@ -105,11 +105,11 @@ def _request(task: NamedTask, message: Message) -> Topics:
 
 
 def _dropped(task: NamedTask, event: ev.Routed) -> Payload:
-    targets = [one[:_NAME] for one in event.targets[:_ROWS]]
+    targets = [one[:NAME_SIZE] for one in event.targets[:_ROWS]]
     return {
         "taskId": task.task_id,
-        "reason": event.refusal[:_NAME],
-        "skill": event.skill[:_NAME],
+        "reason": event.refusal[:NAME_SIZE],
+        "skill": event.skill[:NAME_SIZE],
         "targets": targets,
         "textPreview": event.reason[:PREVIEW],
     }
@@ -124,7 +124,7 @@ def _status(task: NamedTask, event: ev.Status, answer: str) -> Topics:
         yield from _ended(task, event.state, text or answer)
     elif event.state in INTERRUPTED:
         known: Payload = {"state": plain_state(event.state)}
-        known |= {"question": said.message_id[:_NAME]} if said is not None else {}
+        known |= {"question": said.message_id[:NAME_SIZE]} if said is not None else {}
         known |= {"deadline": timestamp(event.deadline)} if event.deadline else {}
         yield _scoped(task, "hitl.request"), _about(task, text, **known)
     elif text:
@@ -162,7 +162,7 @@ def _deltas(told: object) -> list[Payload]:
     rows = cast("list[object]", told)[:_ROWS] if isinstance(told, list) else []
     found = [cast("Metadata", row) for row in rows if isinstance(row, dict)]
     return [
-        {name: _text(row.get(name), _NAME) for name in ("domain", "path", "op")}
+        {name: _text(row.get(name), NAME_SIZE) for name in ("domain", "path", "op")}
         | {"value": _value(row.get("value"))}
         for row in found
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -15,7 +14,7 @@ from trunkline.fleet.call import ApiCall, ApiQuery, ApiStruct
 from trunkline.fleet.route import api_route
 from trunkline.fleet.task_lists import LISTING, PAGE_BYTES
 from trunkline.fleet.topics.frame_writers import SseWriter, WebSocketWriter
-from trunkline.fleet.topics.names import named_task
+from trunkline.fleet.topics.names import NAME_SIZE, named_task
 from trunkline.fleet.topics.patterns import REST, read_pattern
 from trunkline.fleet.topics.place import FeedPlace, read_place
 from trunkline.fleet.topics.reader import TopicFrame, TopicReader, TopicSource
@@ -24,16 +23,13 @@ from trunkline.fleet.views import task_item
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.log.events import Submitted
 from trunkline.run.tasks import Tasks
-from trunkline.store.records import Where
+from trunkline.store.records import START
 
 # How many subscribers a process has at once.
 SUBSCRIBERS = 64
-# Tasks are looked at for a correlation id in such pages, newest status first, and for so long.
-LOOK = 500
+# Tasks are looked at for a correlation id in such pages, the newest first, and for so long.
+LOOK = 5000
 LOOK_S = 5.0
-# The beginnings of so many tasks are read at once, and the correlation ids of so many are kept in mind.
-READS = 16
-KNOWN = 20_000
 # How many events of the found tasks are read.
 EVENTS = 20_000
 _PAGE = 1000
@@ -49,7 +45,7 @@ class TopicQuery(ApiQuery, frozen=True, kw_only=True):
 class HistoryQuery(ApiQuery, frozen=True, kw_only=True):
     """A query of the frames that belong together, and how many of them are wanted."""
 
-    correlation_id: Annotated[str, Meta(min_length=1, max_length=128)]
+    correlation_id: Annotated[str, Meta(min_length=1, max_length=NAME_SIZE)]
     limit: Annotated[int, Meta(ge=1, le=1000)] = 200
 
 
@@ -70,8 +66,6 @@ class TopicApi:
         self._source = TopicSource(self._log, self._answer, origin)
         self._free = SUBSCRIBERS
         self._reading = asyncio.Semaphore(LISTING)
-        # Correlation ids by tenant and task. Each is in a first event, so it never changes.
-        self._known: dict[tuple[str, str], str] = {}
 
     @api_route("GET /bus/subscribe", AuthScope.ADMIN, stream="subscribe")
     async def check(self, asked: TopicQuery) -> None:
@@ -128,30 +122,17 @@ class TopicApi:
     async def _belonging(self, tenant: str, correlation_id: str) -> tuple[list[str], bool]:
         """The tasks of a correlation id, oldest first, and whether all tasks were looked at for them."""
         loop = asyncio.get_running_loop()
-        until, place, is_all = loop.time() + LOOK_S, None, False
+        until, place, is_all = loop.time() + LOOK_S, START, False
+        text = _written(correlation_id)
         found: list[str] = []
-        while not is_all and (place is None or loop.time() < until):
-            page = await self._tasks.store.heads.list(tenant, Where(), size=LOOK, after=place)
-            named = await self._correlations(tenant, [head.task_id for head in page.heads])
-            found += [one for one, known in named.items() if correlation_id in (one, known)]
-            place, is_all = page.next, page.next is None
+        while not is_all and (place == START or loop.time() < until):
+            some, place = await self._tasks.store.maintenance.begun_with(tenant, text, place, LOOK)
+            # A message may hold the same text.
+            found += [one for one in some if await self._read_correlation(tenant, one) == correlation_id]
+            is_all = place == START
         if correlation_id not in found and await self._read_correlation(tenant, correlation_id):
             found.append(correlation_id)
-        return found[::-1], is_all
-
-    async def _correlations(self, tenant: str, task_ids: Sequence[str]) -> dict[str, str]:
-        """The correlation ids of tasks, in their order; those that are not known are read, some at once."""
-        known = self._known
-        found = {one: known.get((tenant, one), "") for one in task_ids}
-        unread = [one for one, named in found.items() if not named]
-        for start in range(0, len(unread), READS):
-            some = unread[start : start + READS]
-            read = [self._read_correlation(tenant, one) for one in some]
-            found.update(zip(some, await asyncio.gather(*read), strict=True))
-        if len(known) + len(unread) > KNOWN:
-            known.clear()
-        known.update({(tenant, one): found[one] for one in unread if found[one]})
-        return found
+        return sorted(found), is_all
 
     async def _read_correlation(self, tenant: str, task_id: str) -> str:
         """The correlation id of a task; empty if there is no such task, or its beginning cannot be read."""
@@ -176,3 +157,10 @@ class TopicApi:
                 raise
             return ""
         return "" if feed is None else task_item(feed.state, self._source.origin).text
+
+
+def _written(correlation_id: str) -> str:
+    """How the beginning of a task that was dispatched with a correlation id has it."""
+    text = msgspec.json.encode({"correlationId": correlation_id}).decode()
+    # One that is longer than names may be is known by its beginning.
+    return text[1:-2] if len(correlation_id) == NAME_SIZE else text[1:-1]

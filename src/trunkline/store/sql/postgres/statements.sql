@@ -574,6 +574,32 @@ FROM (
 ORDER BY task_id, tenant
 LIMIT :limit::bigint;
 
+-- A page of tasks by id, the newest first: those of a tenant whose first append holds a text, and where it ends.
+-- name: beginnings
+WITH page AS MATERIALIZED (
+    SELECT task_id
+    FROM tasks
+    WHERE tenant = :tenant AND task_id < :before
+    ORDER BY task_id DESC
+    LIMIT :limit::bigint
+)
+SELECT
+    (
+        SELECT coalesce(json_agg(p.task_id), '[]')
+        FROM page AS p
+        WHERE position(
+            convert_to(:words::text, 'UTF8') IN (
+                SELECT e.body
+                FROM events AS e
+                WHERE e.task_id = p.task_id AND e.tenant = :tenant
+                ORDER BY e.first
+                LIMIT 1
+            )
+        ) > 0
+    ),
+    count(*), min(task_id)
+FROM page;
+
 -- A page of the log: where it ends, and the tasks in it that have no first event.
 -- name: without_first
 WITH page AS MATERIALIZED (

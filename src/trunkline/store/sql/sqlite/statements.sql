@@ -564,6 +564,21 @@ PRAGMA incremental_vacuum(1);
 -- name: every_task
 SELECT tenant, task_id FROM tasks WHERE task_id > :after ORDER BY task_id LIMIT :limit;
 
+-- A page of tasks by id, the newest first: those of a tenant whose first append holds a text, and where it ends.
+-- name: beginnings
+WITH page AS MATERIALIZED (
+    SELECT num, tenant, task_id FROM tasks WHERE task_id < :before ORDER BY task_id DESC LIMIT :limit
+)
+SELECT
+    (
+        SELECT json_group_array(task_id)
+        FROM page
+        WHERE tenant = :tenant
+            AND instr((SELECT e.body FROM events AS e WHERE e.task = page.num ORDER BY e.seq LIMIT 1), :words) > 0
+    ),
+    count(*), min(task_id)
+FROM page;
+
 -- What no task's own log can tell. Keys outlive their tasks, so they are no fault.
 -- name: faults
 SELECT task_id, 'has neither events nor a head' FROM tasks AS t
