@@ -80,10 +80,14 @@ async def _seen(store: Store) -> dict[str, Any]:
         },
         "deliveries": [_as_then(one) for one in await store.outbox.list(limit=1000)],
         "lists": {
-            f"{tenant}/{principal or ''}": [page.total, [head.task_id for head in page.heads]]
+            f"{tenant}/{principal or ''}": [
+                await store.heads.count(tenant, where),
+                [head.task_id for head in page.heads],
+            ]
             for tenant in ("default", "acme")
             for principal in (None, "ann")
-            for page in [await store.heads.list(tenant, Where(principal, agents=("origin", "")), size=500)]
+            for where in [Where(principal, agents=("origin", ""))]
+            for page in [await store.heads.list(tenant, where, size=500)]
         },
         "tail": await _length(store),
     }

@@ -44,13 +44,13 @@ class Till:
     def count_reads(self) -> list[str]:
         """The tenants whose tasks the store is asked for from now on."""
         asked, heads = list[str](), self.store.heads
-        plain = heads.list
+        plain = heads.count
 
         async def counted(tenant: str, *given: Any, **more: Any) -> Any:
             asked.append(tenant)
             return await plain(tenant, *given, **more)
 
-        heads.list = counted
+        heads.count = counted
         return asked
 
     def spent(self, tenant: str, principal: str = "") -> tuple[float, int]:

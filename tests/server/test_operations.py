@@ -62,6 +62,34 @@ def test_a_list_is_ordered_by_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> 
     assert [task.id for task in page.tasks] == [asked[0], asked[2], asked[1]]
 
 
+def test_a_list_is_counted_where_one_page_is_not_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> list[tuple[int, int, int]]:
+        application = agent.asgi(store="memory:", drain_limit=0)
+        async with (
+            application.lifespan(),
+            Client("http://localhost", http_client=InProcessHttpClient(application)) as client,
+        ):
+            for place in range(3):
+                await client.send(f"ask {place}")
+            heads, counted = application.host.store.heads, list[int]()
+            count = heads.count
+
+            async def counting(*about: Any) -> int:
+                counted.append(1)
+                return await count(*about)
+
+            monkeypatch.setattr(heads, "count", counting)
+            found: list[tuple[int, int, int]] = []
+            token = ""
+            for size in (3, 2, 2):
+                page = await client.list(page_size=size, page_token=token)
+                token = page.next_page_token
+                found.append((len(page.tasks), page.total_size, len(counted)))
+            return found
+
+    assert asyncio.run(main()) == [(3, 3, 0), (2, 3, 1), (1, 3, 2)]
+
+
 ME = Principal("t", "me")
 HERE = Caller(ME, Dialect.V1)
 

@@ -144,7 +144,7 @@ class MinuteCounts:
         tenant, name = payer
         since = now - _MINUTE_MS + later_s * _SECOND_MS
         where = Where(principal=name or None, status_from=since, born_from=first_id(since))
-        return (await self._heads.list(tenant, where, size=1)).total
+        return await self._heads.count(tenant, where)
 
 
 class Quotas:
@@ -250,11 +250,8 @@ class Quotas:
 
     async def _in_work(self, payer: Payer) -> int:
         tenant, name = payer
-        pages = [
-            await self._heads.list(tenant, Where(principal=name or None, state=state), size=1)
-            for state in _IN_WORK
-        ]
-        return sum([page.total for page in pages])
+        wheres = [Where(principal=name or None, state=state) for state in _IN_WORK]
+        return sum([await self._heads.count(tenant, where) for where in wheres])
 
     def _refusal(self, name: str, limit: float, payer: Payer, wait_s: int) -> TooManyRequests:
         self._unsaid += 1

@@ -55,7 +55,9 @@ class TaskPages(Struct, eq=False):
         # Some may have moved on since the page was read.
         tasks = [task for _, task in sorted(found, key=lambda one: one[0], reverse=True)]
         token = "" if end is None else page_token(end, scope)
-        return TaskPage(tuple(tasks), token, query.page_size, page.total)
+        is_all = after is None and page.next is None
+        total = len(page.heads) if is_all else await self._tasks.store.heads.count(principal.tenant, where)
+        return TaskPage(tuple(tasks), token, query.page_size, total)
 
     async def _read_tasks(
         self, principal: Principal, heads: Sequence[Head], query: ListQuery

@@ -23,6 +23,7 @@ NUMBERS: Mapping[TaskState, int] = {
     TaskState.CANCELED: 7,
     TaskState.REJECTED: 8,
 }
+LAST_OPEN = NUMBERS[TaskState.AUTH_REQUIRED]
 STATES: Mapping[int, TaskState] = {number: state for state, number in NUMBERS.items()}
 
 # The columns of a head as the statements select them: its fields in their order, the state as its number.
@@ -56,7 +57,9 @@ def filters(where: Where) -> dict[str, object]:
         name: value for name, value in msgspec.structs.asdict(where).items() if value is not None
     }
     if where.state is not None:
-        given["state"] = NUMBERS[where.state]
+        del given["state"]
+        number = NUMBERS[where.state]
+        given["open_state" if number <= LAST_OPEN else "state"] = number
     return given
 
 

@@ -11,7 +11,7 @@ import asyncio
 import builtins
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -67,20 +67,37 @@ class Heads(StorePart):
 
     async def list(self, tenant: str, where: Where, *, size: int, after: Position | None = None) -> HeadPage:
         """A keyset page of heads."""
-        sql, given = self._database.sql, filters(where)
-        text = sql["heads"].replace("/*filters*/", " ".join(sql[f"filter_{name}"] for name in given))
-        if "context_id" in given or "parent" in given:
-            # They have few tasks and a principal may be everybody, and only SQLite has to be told so.
-            text = text.replace("/*by*/", sql.get("by_num", ""))
+        given = filters(where)
+        # Without any of these it would be sorted out of all that a tenant has.
+        is_narrow = {"principal", "context_id", "parent", "open_state"} & given.keys()
+        text = self._filtered("heads" if is_narrow else "heads_of_all", given)
         if after is not None:
-            text = text.replace("/*after*/", sql["filter_after"])
+            text = text.replace("/*after*/", self._database.sql["filter_after"])
             given |= {"after_at": after.status_at, "after_id": after.task_id}
         # One more than asked for tells whether there is a next page.
-        ((total, page),) = await self._database.rows_of(text, tenant, **given, limit=size + 1)
+        ((page,),) = await self._database.rows_of(text, tenant, **given, limit=size + 1)
         rows = _decode_heads(page)
         heads = [head_of(*row) for row in rows[:size]]
         following = Position(heads[-1].status_at, heads[-1].task_id) if len(rows) > size else None
-        return HeadPage(heads, following, total)
+        return HeadPage(heads, following)
+
+    async def count(self, tenant: str, where: Where) -> int:
+        """How many heads there are in all pages of a list."""
+        given = filters(where)
+        ((count,),) = await self._database.rows_of(self._filtered("count_heads", given), tenant, **given)
+        return count
+
+    def _filtered(self, name: str, given: Mapping[str, object]) -> str:
+        sql, way = self._database.sql, ""
+        # Only SQLite has to be told by which way it finds the fewest, and has a way of its own to find all.
+        if "context_id" in given or "parent" in given:
+            way = "by_num"
+        elif "open_state" in given:
+            way = "by_open"
+        elif "born_from" in given and "principal" not in given:
+            way = "by_born"
+        text = (sql.get(name) or sql["heads"]).replace("/*by*/", sql.get(way, ""))
+        return text.replace("/*filters*/", " ".join(sql[f"filter_{name}"] for name in given))
 
     async def rebuild(self, tenant: str | None = None) -> int:
         """Drop the heads and fold them again from the log; gives how many."""

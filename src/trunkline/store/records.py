@@ -175,7 +175,6 @@ class HeadPage(Struct, frozen=True, gc=False):
 
     heads: list[Head]
     next: Position | None
-    total: int
 
 
 class Orphan(TaskRef, frozen=True, gc=False):

@@ -55,10 +55,8 @@ class Guards:
         return one
 
     async def _in_work(self, tenant: str, agent: str) -> int:
-        pages = [
-            await self._heads.list(tenant, Where(agents=(agent,), state=state), size=1) for state in _IN_WORK
-        ]
-        return sum([page.total for page in pages])
+        wheres = [Where(agents=(agent,), state=state) for state in _IN_WORK]
+        return sum([await self._heads.count(tenant, where) for where in wheres])
 
     async def take(self, tenant: str, skill: str, subject: str, winner: Standing, now: int) -> bool:
         """Have the cooldown of a skill and subject begin; False if another replica was faster."""
