@@ -68,9 +68,7 @@ class Heads(StorePart):
     async def list(self, tenant: str, where: Where, *, size: int, after: Position | None = None) -> HeadPage:
         """A keyset page of heads."""
         given = filters(where)
-        # Without any of these it would be sorted out of all that a tenant has.
-        is_narrow = {"principal", "context_id", "parent", "open_state"} & given.keys()
-        text = self._filtered("heads" if is_narrow else "heads_of_all", given)
+        text = self._filtered(self._list_of(given), given)
         if after is not None:
             text = text.replace("/*after*/", self._database.sql["filter_after"])
             given |= {"after_at": after.status_at, "after_id": after.task_id}
@@ -87,16 +85,23 @@ class Heads(StorePart):
         ((count,),) = await self._database.rows_of(self._filtered("count_heads", given), tenant, **given)
         return count
 
+    def _list_of(self, given: Mapping[str, object]) -> str:
+        """The statement of a list: each database has its own for what it would sort out of all tasks."""
+        if {"principal", "context_id", "parent", "open_state"} & given.keys():
+            return "heads"
+        own = ["heads_of_agents", "heads_of_all"] if "agents" in given else ["heads_of_all"]
+        return next((name for name in own if name in self._database.sql), "heads")
+
     def _filtered(self, name: str, given: Mapping[str, object]) -> str:
         sql, way = self._database.sql, ""
-        # Only SQLite has to be told by which way it finds the fewest, and has a way of its own to find all.
+        # Only SQLite has to be told by which way it finds the fewest.
         if "context_id" in given or "parent" in given:
             way = "by_num"
         elif "open_state" in given:
             way = "by_open"
         elif "born_from" in given and "principal" not in given:
             way = "by_born"
-        text = (sql.get(name) or sql["heads"]).replace("/*by*/", sql.get(way, ""))
+        text = sql[name].replace("/*by*/", sql.get(way, ""))
         return text.replace("/*filters*/", " ".join(sql[f"filter_{name}"] for name in given))
 
     async def rebuild(self, tenant: str | None = None) -> int:

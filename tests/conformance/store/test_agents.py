@@ -38,6 +38,21 @@ def test_a_list_of_agents(run, three, agents, found):
     assert run(three.heads.count(A, Where(agents=agents))) == len(found)
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 50])
+def test_pages_of_agents_with_open_and_ended_tasks(run, store, size):
+    async def case():
+        for number in range(24):
+            agent, state = ("alpha", "beta", "gamma")[number % 3], (DONE, WORKING)[number // 3 % 2]
+            tenant = B if number == 12 else A
+            await task(store, f"t{number:02}", tenant=tenant, agent=agent, state=state, at=AT + number // 2)
+        wheres = [Where(agents=("beta", "alpha", "beta")), Where(agents=("alpha",), state=DONE)]
+        return [ids(await listed(store, where, size=size)) for where in wheres]
+
+    both, ended = run(case())
+    assert both == [f"t{number:02}" for number in reversed(range(24)) if number % 3 < 2 and number != 12]
+    assert ended == ["t18", "t06", "t00"]
+
+
 def test_agents_beside_the_other_filters(run, three):
     where = Where("ann", "ctx", WORKING, AT + 1, ("alpha", "", "beta"))
     assert ids(run(listed(three, where))) == ["t2", "t1"]

@@ -39,6 +39,7 @@ PAGES = [
     Where(),
     Where(state=TaskState.COMPLETED),
     Where(status_from=AT),
+    Where(agents=("alpha",)),
     Where(agents=("rare",), state=TaskState.WORKING),
 ]
 PAGES += [
@@ -127,6 +128,8 @@ async def _postgres(url, lists):
         plans[name] = [row[0] for row in rows]
         if "open_state" in values and "limit" not in values:
             assert "tasks_open" in " ".join(plans[name]), (name, plans[name])
+        elif "agents" in values and "open_state" not in values:
+            assert "tasks_ended" in " ".join(plans[name]), (name, plans[name])
     await connection.close()
     return plans
 

@@ -209,15 +209,46 @@ FROM (
     LIMIT :limit::bigint
 ) AS page;
 
+-- The same of agents alone, however few tasks they have among those of the others: what has ended and what is open
+-- have an index by agents each.
+-- name: heads_of_agents
+SELECT coalesce(
+    json_agg(json_build_array(
+        task_id, context_id, owner, state, status_at, seq, node, agent, parent, child, wake_at
+    )),
+    '[]'
+)
+FROM (
+    SELECT t.*
+    FROM (SELECT DISTINCT unnest(:agents::text[]) AS name) AS a CROSS JOIN LATERAL (
+        (
+            SELECT *
+            FROM tasks
+            WHERE state >= 5 AND agent = a.name AND tenant = :tenant /*filters*/ /*after*/
+            ORDER BY status_at DESC, task_id DESC
+            LIMIT :limit::bigint
+        )
+        UNION ALL
+        (
+            SELECT *
+            FROM tasks
+            WHERE state <= 4 AND agent = a.name AND tenant = :tenant /*filters*/ /*after*/
+            ORDER BY status_at DESC, task_id DESC
+            LIMIT :limit::bigint
+        )
+    ) AS t
+    ORDER BY t.status_at DESC, t.task_id DESC
+    LIMIT :limit::bigint
+) AS page;
+
 -- name: count_heads
 SELECT count(*) FROM tasks WHERE tenant = :tenant /*filters*/;
 
 -- name: filter_principal
 AND owner = :principal;
 
--- Every state is one or the other, and each has an index by agents: few tasks of an agent are found by these.
 -- name: filter_agents
-AND agent = ANY (:agents::text[]) AND (state <= 4 OR state >= 5);
+AND agent = ANY (:agents::text[]);
 
 -- name: filter_parent
 AND parent = :parent AND parent <> '';
