@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console
 
 from tests.demo.test_tour import await_end_of_all
+from tests.harness import free_port
 from trunkline.demo.fleet_tour import FleetTour, HubServer, show_fleet
-from trunkline.demo.tour_process import DemoServer, StepFailed, free_port
+from trunkline.demo.tour_process import DemoServer, StepFailed
 
 
 class _Impatient(Console):
@@ -23,7 +24,7 @@ class _Impatient(Console):
 
 
 def test_ctrl_c_leaves_no_process_behind(tmp_path: Path) -> None:
-    demo = DemoServer(tmp_path, free_port(0))
+    demo = DemoServer(tmp_path, free_port())
     try:
         with pytest.raises(KeyboardInterrupt):
             show_fleet(tmp_path, demo, _Impatient(quiet=True), 1)
@@ -37,7 +38,7 @@ class _Quiet(HubServer):
     """A hub that takes part in nothing but answers what it was told to."""
 
     def __init__(self, directory: Path, answers: dict[str, Any]) -> None:
-        super().__init__(directory, free_port(0), "http://127.0.0.1:1")
+        super().__init__(directory, free_port(), "http://127.0.0.1:1")
         self._answers = answers
 
     def prepare(self) -> None:

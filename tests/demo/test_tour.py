@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from tests.harness import free_port
 from trunkline.client.result import Result
 from trunkline.demo.tour import Tour
-from trunkline.demo.tour_process import Acknowledged, DemoServer, StepFailed, free_port
+from trunkline.demo.tour_process import Acknowledged, DemoServer, StepFailed
 from trunkline.wire.types import Task, TaskState, TaskStatus
 
 
@@ -133,14 +134,14 @@ class _Forgetful:
 
 
 def test_a_step_that_does_not_hold_ends_the_tour(tmp_path: Path) -> None:
-    demo = DemoServer(tmp_path, free_port(0))
+    demo = DemoServer(tmp_path, free_port())
     demo.client = _Forgetful()  # type: ignore[assignment]
     with pytest.raises(StepFailed, match="expected completed"):
         Tour(demo, Console(quiet=True)).run()
 
 
 def test_who_is_not_there_fails_the_step(tmp_path: Path) -> None:
-    demo = DemoServer(tmp_path, free_port(0))
+    demo = DemoServer(tmp_path, free_port())
     with pytest.raises(StepFailed, match=r"127\.0\.0\.1"):
         Tour(demo, Console(quiet=True)).run()
     demo.stop()
