@@ -192,6 +192,8 @@ class Quotas:
             ((tenant, principal), self._of_key(tenant, principal)),
         )
         for payer, quota in limits:
+            if quota is NO_QUOTA:
+                continue
             self._check_day(payer, quota)
             limit = quota.requests_per_minute
             if limit is not None and (wait_s := self._minutes.known_wait_s(payer, limit)):

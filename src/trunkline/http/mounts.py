@@ -131,11 +131,9 @@ class Mounts:
 
     def __init__(self) -> None:
         self._mounts: list[Mount] = []
+        self.prefixes: tuple[str, ...] = ()
         self._open: set[MountedCall | MountedSocket] = set()
         self._woken = asyncio.Event()
-
-    def __bool__(self) -> bool:
-        return bool(self._mounts)
 
     def add(self, mount: Mount) -> None:
         """Mount an application.
@@ -147,11 +145,7 @@ class Mounts:
             raise Misuse(f"two applications are mounted at {mount.prefix}")
         # The longest first, so that what is mounted below another one is found.
         self._mounts = sorted([*self._mounts, mount], key=lambda one: -len(one.prefix))
-
-    @property
-    def prefixes(self) -> list[str]:
-        """The prefixes of all mounts."""
-        return [mount.prefix for mount in self._mounts]
+        self.prefixes = tuple([one.prefix for one in self._mounts])
 
     @property
     def websocket_limits(self) -> list[int]:
@@ -161,7 +155,8 @@ class Mounts:
 
     def find(self, path: str) -> Mount | None:
         """The application that is mounted at the prefix of a path."""
-        for mount in self._mounts:
+        # Most requests are for no mount: one look at all of them says so.
+        for mount in self._mounts if path.startswith(self.prefixes) else ():
             if path.startswith(mount.prefix) and (path[len(mount.prefix) :] or "/").startswith("/"):
                 return mount
         return None

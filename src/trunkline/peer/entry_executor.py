@@ -27,6 +27,7 @@ log = logging.getLogger("trunkline.peer")
 ENTRY, ENTRY_PLACE = "peer.entry", 1_000_000
 _HINTS = ("skillHint", "skill", "skillId")
 _LONGEST_SKILL = 256
+_SUCCESS = {TaskState.COMPLETED: True, TaskState.FAILED: False}
 
 
 class RecordedPeer(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -160,9 +161,7 @@ class EntryExecutor:
 
 def is_success(verdict: Verdict) -> bool | None:
     """Whether an end speaks for an agent or against it; None where it says nothing of it."""
-    if not isinstance(verdict, Status):
-        return True
-    return {TaskState.COMPLETED: True, TaskState.FAILED: False}.get(verdict.state)
+    return _SUCCESS.get(verdict.state) if isinstance(verdict, Status) else True
 
 
 def _chosen(recorded: RecordedPeer | None, listed: Peer | None) -> Peer | None:

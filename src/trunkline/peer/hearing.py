@@ -21,20 +21,15 @@ Listen = Callable[[], Coroutine[Any, Any, None]]
 
 
 class _Hearing:
-    """One reading, and whoever listens beside it."""
+    """One reading that takes long, and whoever listens beside it from now on."""
 
-    __slots__ = ("_cancelling", "_interrupts", "_listen", "_over", "_reader", "listener")
+    __slots__ = ("_cancelling", "_interrupts", "_over", "_reader", "listener")
 
     def __init__(self, listen: Listen, reader: asyncio.Task[Any]) -> None:
-        self._listen = listen
         self._reader = reader
         self._cancelling = 0
         self._interrupts = self._over = False
-        self.listener: asyncio.Task[None] | None = None
-
-    def begin(self) -> None:
-        """Listen from now on."""
-        self.listener = self._reader.get_loop().create_task(self._listen())
+        self.listener: asyncio.Task[None] = reader.get_loop().create_task(listen())
         self.listener.add_done_callback(self._interrupt)
 
     def _interrupt(self, listener: asyncio.Task[None]) -> None:
@@ -48,8 +43,7 @@ class _Hearing:
         if self._over:
             return False
         self._over = True
-        if self.listener is not None:
-            self.listener.cancel()
+        self.listener.cancel()
         return self._interrupts and self._reader.uncancel() <= self._cancelling
 
 
@@ -84,39 +78,40 @@ class LoginWatch:
 class Hearings:
     """The readings of one event loop, which share a timer: one for each would cost more than it is used."""
 
-    __slots__ = ("_loop", "_newer", "_older")
+    __slots__ = ("_begun", "_loop", "_newer", "_older")
 
     def __init__(self) -> None:
         # The one in which the timer runs, if it does.
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._newer: set[_Hearing] = set()
-        self._older: set[_Hearing] = set()
+        # By who reads: how to listen beside it, and who does.
+        self._newer: dict[asyncio.Task[Any], Listen] = {}
+        self._older: dict[asyncio.Task[Any], Listen] = {}
+        self._begun: dict[asyncio.Task[Any], _Hearing] = {}
 
     async def read(self, reading: Coroutine[Any, Any, T], listen: Listen) -> T | None:
         """What is read; None where whoever listens has ended before. Raises what either of them raises."""
         reader = asyncio.current_task()
         assert reader is not None
-        hearing = _Hearing(listen, reader)
-        self._newer.add(hearing)
-        if self._loop is not (loop := reader.get_loop()):
-            self._loop = loop
-            loop.call_later(LISTEN_S, self._tick, loop)
+        self._newer[reader] = listen
+        if self._loop is None or self._loop is not reader.get_loop():
+            self._loop = reader.get_loop()
+            self._loop.call_later(LISTEN_S, self._tick, self._loop)
         try:
             return await reading
         except asyncio.CancelledError:
-            if not hearing.end() or hearing.listener is None:
+            hearing = self._begun.get(reader)
+            if hearing is None or not hearing.end():
                 raise
         finally:
-            hearing.end()
-            self._newer.discard(hearing)
-            self._older.discard(hearing)
+            if self._newer.pop(reader, None) is None and self._older.pop(reader, None) is None:
+                self._begun.pop(reader).end()
         hearing.listener.result()
         return None
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
-        due, self._older, self._newer = self._older, self._newer, set()
-        for hearing in due:
-            hearing.begin()
+        due, self._older, self._newer = self._older, self._newer, {}
+        for reader, listen in due.items():
+            self._begun[reader] = _Hearing(listen, reader)
         if self._older:
             loop.call_later(LISTEN_S, self._tick, loop)
         else:

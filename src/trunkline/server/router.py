@@ -168,7 +168,7 @@ class Router:
         if found is not None:
             return found
         # Before what is below a prefix of ours: a hub has its tenants beside the other acts of operators.
-        if self._mounts and (mount := self._mounts.find(path)) is not None:
+        if (mount := self._mounts.find(path)) is not None:
             return partial(self._mounted, mount)
         for prefix, handler in self._below.items():
             if path.startswith(prefix):
@@ -188,15 +188,14 @@ class Router:
         """A request for an agent of the catalogue by its name, which each tenant has for itself."""
         name, _, path = exchange.path.removeprefix(CATALOGUE).partition("/")
         tenant = await self._tenant(exchange)
-        shared = fleet.shared
-        if tenant is None and not shared:
+        if tenant is None and not fleet.shared:
             # With one tenant a card is public, and the site itself refuses the rest.
             tenant = DEFAULT_TENANT
         site = None if tenant is None else fleet.find_site(tenant, name)
         if site is None:
             raise await self._no_agent(exchange, seen)
         self._place(CATALOGUE + name, path, exchange)
-        if shared and exchange.path in CARDS:
+        if exchange.path in CARDS and fleet.shared:
             await self._admission.admit(exchange, seen)
             await site.cards.answer(exchange, keyed=True)
             return None
@@ -210,9 +209,10 @@ class Router:
     async def _tenant(self, exchange: Exchange) -> str | None:
         """The tenant of who asks, before anything is counted; None if that is nobody who is let in."""
         try:
-            return (await self._identity.ask(exchange.headers)).tenant
+            known = self._identity.known(exchange.headers) or await self._identity.ask(exchange.headers)
         except (errors.Unauthenticated, errors.Unavailable):
             return None
+        return known.tenant
 
     async def _no_agent(self, exchange: Exchange, seen: TraceSeen) -> errors.Refused:
         # Who is not let in does not learn which agents there are.
