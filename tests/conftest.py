@@ -130,14 +130,12 @@ class Shelf:
 
     def __init__(self, database: postgres.Database | None = None) -> None:
         self._database = database
-        self._count = 0
 
     def store(self, otherwise: str = "sqlite:///tasks.db") -> str:
         """The URL of a fresh store; `otherwise` is the one that is not PostgreSQL."""
         if self._database is None:
             return otherwise
-        self._count += 1
-        return f"{self._database.url}?schema=shelf_{self._count}"
+        return self._database.fresh_schema()
 
 
 @pytest.fixture(scope="session", params=["sqlite", "postgres"])

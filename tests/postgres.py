@@ -192,6 +192,12 @@ class Database:
         # One session for all that tests ask of the superuser: a new one takes longer than most tests.
         self._runner = asyncio.Runner()
         self._session: asyncpg.Connection | None = None
+        self._schemas = 0
+
+    def fresh_schema(self) -> str:
+        """The URL of a store that nobody has opened yet."""
+        self._schemas += 1
+        return f"{self.url}?schema=shelf_{self._schemas}"
 
     def drop(self) -> None:
         """Cut whoever is connected and remove it."""
