@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 
 from tests.harness import V1
 from trunkline import Agent
 from trunkline.host import Application
+from trunkline.wire.card import Card
 
 KEY = "a-key-of-this-agent"
 PATH = "/.well-known/agent-card.json"
@@ -337,3 +340,24 @@ def test_the_base_is_no_resource_of_rest() -> None:
         return [page.status_code, (await client.get("/")).status_code, (await client.delete("/")).status_code]
 
     assert serve(work) == [200, 404, 404]
+
+
+def test_a_card_that_changes_often_is_made_when_somebody_looks(caplog: pytest.LogCaptureFixture) -> None:
+    async def work(served: Application, client: httpx2.AsyncClient) -> None:
+        cards = served.host.router.origin.cards
+        made: list[Card] = []
+
+        def make(name: str) -> Card:
+            made.append(replace(cards.public, name=name))
+            return made[-1]
+
+        for place in range(1000):
+            cards.show_next(partial(make, f"clerk {place}"))
+        assert not made
+        assert [(await client.get(PATH)).json()["name"] for _ in range(2)] == ["clerk 999"] * 2
+        assert len(made) == 1
+        cards.show_next(partial(make, "cl\x00erk"))
+        assert (await client.get(PATH)).json()["name"] == "clerk 999"
+        assert "card.unshown" in caplog.text
+
+    serve(work)

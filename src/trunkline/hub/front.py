@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 
 from msgspec import ValidationError, convert
@@ -12,7 +11,7 @@ from trunkline.agent.agent import IDEMPOTENT
 from trunkline.agent.declaration import REPORTED
 from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.config import Settings
-from trunkline.errors import InvalidParams, Misuse, RouteNotFound
+from trunkline.errors import InvalidParams, RouteNotFound
 from trunkline.fleet.catalogue.catalogue import Catalogue, Key
 from trunkline.fleet.catalogue.entry import Entry
 from trunkline.fleet.catalogue.listed import Listed
@@ -31,7 +30,6 @@ from trunkline.store.records import Dedup
 from trunkline.wire.card import Card, Skill
 from trunkline.wire.types import Metadata, SendRequest
 
-log = logging.getLogger("trunkline.hub")
 _VERSION = "1"
 _SKILLS_LIMIT = 1000
 _CARDS_LIMIT = 256
@@ -116,12 +114,9 @@ class Front:
         """Show the skills that there are now."""
         del key, before, after
         self._cards.clear()
-        try:
-            self.site.cards.show(
-                self._sites.whole(hub_card(self._about, self._catalogue.listed(DEFAULT_TENANT)))
-            )
-        except Misuse as error:
-            log.error("card.unshown error=%a", str(error))
+        self.site.cards.show_next(
+            lambda: self._sites.whole(hub_card(self._about, self._catalogue.listed(DEFAULT_TENANT)))
+        )
 
 
 def opening(dispatcher: Dispatcher, agent: str = "") -> OpenTask:

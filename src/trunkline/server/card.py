@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from hashlib import blake2b
 
 from msgspec.structs import replace
@@ -50,6 +50,8 @@ class Cards:
         self._identity = identity
         self._hosts = hosts
         self._said = False
+        # Makes the card that is to be shown from the next reader on.
+        self._next: Callable[[], Card] | None = None
         self.show(card, private)
 
     def show(self, card: Card, private: Collection[str] = (), *, extends: bool = False) -> None:
@@ -60,10 +62,25 @@ class Cards:
         """
         check_card(card)
         self._whole = card
-        self.public = _without(card, private)
+        self._public = _without(card, private)
         self._has_private = bool(private) or extends
         self.extensions = frozenset(one.uri for one in card.extensions)
         self._made: dict[tuple[str, bool, bool, tuple[str, ...]], bytes] = {}
+
+    def show_next(self, make: Callable[[], Card]) -> None:
+        """Show the card that this makes for the next reader: much may change before somebody looks."""
+        self._next = make
+
+    @property
+    def public(self) -> Card:
+        """The card for everybody."""
+        if self._next is not None:
+            make, self._next = self._next, None
+            try:
+                self.show(make())
+            except errors.Misuse as error:
+                log.error("card.unshown error=%a", str(error))
+        return self._public
 
     async def answer(self, exchange: Exchange, *, keyed: bool | None = None) -> None:
         """Serve the card; with `keyed` said, it is that of who showed a key, or of who did not.
@@ -89,12 +106,12 @@ class Cards:
         return self._make(exchange, pure=pure, extended=True) if declared else None
 
     def _make(self, exchange: Exchange, *, pure: bool, extended: bool) -> bytes:
-        base, schemes = self.base_url(exchange), self._identity.schemes()
+        base, schemes, public = self.base_url(exchange), self._identity.schemes(), self.public
         key = (base, pure, extended, tuple(schemes))
         made = self._made.get(key)
         if made is None:
             card = replace(
-                self._whole if extended else self.public,
+                self._whole if extended else public,
                 rpc_url=f"{base}/a2a",
                 rest_url=base,
                 extended_card=self._has_private and bool(schemes),
