@@ -99,6 +99,12 @@ def test_a_hub_is_backed_up_and_restored(tmp_path: Path) -> None:
         hub = Agent(process.base)
         assert hub.http.get(f"{hub.base}/api/agents").status_code == 401
         assert served(hub, key, task) == before
+        # Its credentials are in no export, and it is not called without them.
+        far = hub.http.get(f"{hub.base}/api/agents/far", headers=key).json()
+        assert (far["state"], far["reason"].partition(":")[0]) == ("invalid", "auth.credentials")
+        body = {"url": "http://127.0.0.1:1", "auth": {"scheme": "bearer", "credentials": CANARY}}
+        again = hub.http.put(f"{hub.base}/api/agents/far", json=body, headers=key).json()
+        assert again["state"] == "discovering", again
         # What was registered is walked.
         order = {"agent": "walker", "message": "go", "wait": 30}
         walked = hub.http.post(f"{hub.base}/api/dispatch", json=order, headers=key).json()["tasks"][0]

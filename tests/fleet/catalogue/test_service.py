@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from tests.fleet.catalogue.cards import CardServer, card
-from tests.fleet.office import Office, office
+from tests.fleet.office import NORTH, Office, office
 from trunkline.auth.vault import Vault
 from trunkline.fleet.catalogue import files, service
 from trunkline.fleet.catalogue.catalogue import Catalogue
+from trunkline.fleet.catalogue.documents import KeptEntry
 from trunkline.fleet.catalogue.service import CatalogueService
 from trunkline.hub.hub import variable_of
 from trunkline.net.egress import Egress
@@ -231,6 +232,27 @@ def test_the_api_changes_the_catalogue(tmp_path: Path) -> None:
         return f"agents:\n  - name: filed\n    url: {url}/a/a2a\n{TENANTS}"
 
     fleet(tmp_path, text, work, prepare=prepare)
+
+
+def test_an_entry_without_its_credentials_is_not_called(tmp_path: Path) -> None:
+    def prepare(cards: CardServer) -> None:
+        cards.cards["/a" + NEW] = card("a", "draft")
+
+    async def work(at: Fleet) -> None:
+        raw = {"name": "far", "url": f"{at.cards.url}/a/a2a", "auth": {"scheme": "bearer"}}
+        # As an import keeps it.
+        await at.service.documents.put(NORTH, "far", KeptEntry(owner="api", raw=raw, by="root"))
+        assert (await at.do("POST", "agents/far/refresh"))[0] == 200
+        far = await at.agent("far")
+        assert (far["state"], far["url"]) == ("invalid", raw["url"])
+        assert far["reason"].startswith("auth.credentials: ")
+        assert at.cards.asked == []
+        known = {**raw, "auth": {"scheme": "bearer", "credentials": CANARY}}
+        assert (await at.do("PUT", "agents/far", known))[1]["state"] == "discovering"
+        await at.until("far", state="ready")
+        assert dict(at.cards.asked)["/a" + NEW]["authorization"] == f"Bearer {CANARY}"
+
+    fleet(tmp_path, lambda _: "agents: []", work, prepare=prepare)
 
 
 def test_an_agent_announces_itself_and_ends(tmp_path: Path) -> None:

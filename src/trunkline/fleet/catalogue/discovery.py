@@ -60,7 +60,7 @@ class CardDiscovery:
             self._note(key, None, entry)
 
     def _note(self, key: Key, before: Entry | None, after: Entry | None) -> None:
-        was, now = (None if one is None else one.peer for one in (before, after))
+        was, now = _called(before), _called(after)
         if was is not None and was != now:
             self._cards.pop(_identity(was), None)
         if now is None:
@@ -128,8 +128,7 @@ class CardDiscovery:
         await self._ask_and_plan(key)
 
     async def _ask(self, key: Key) -> None:
-        entry = self._catalogue.entry(key)
-        peer = None if entry is None else entry.peer
+        peer = _called(self._catalogue.entry(key))
         if peer is None:
             self._due.pop(key, None)
             if key in self._clients:
@@ -158,6 +157,11 @@ class CardDiscovery:
             await known[1].close()
         self._clients[key] = peer, self._make(peer)
         return self._clients[key][1]
+
+
+def _called(entry: Entry | None) -> Peer | None:
+    """The agent that is asked for its card; none of an entry that cannot be used."""
+    return None if entry is None or entry.fault else entry.peer
 
 
 def _identity(peer: Peer) -> tuple[str, ...]:

@@ -120,7 +120,11 @@ class CatalogueDocuments:
             return replace(entry, model=replace(entry.model, foreign=True), changed_at=kept.at)
         if entry.peer is None:
             return replace(entry, changed_at=kept.at)
-        return replace(entry, peer=replace(entry.peer, foreign=True, sealed=kept.sealed))
+        fault = entry.fault
+        if "auth" in kept.raw and not kept.sealed:
+            # Of an export, which holds no credentials: without them the agent would be called as by nobody.
+            fault = f"auth.credentials: an export has none; give them again with PUT /api/agents/{name}"
+        return replace(entry, peer=replace(entry.peer, foreign=True, sealed=kept.sealed), fault=fault)
 
     def _override(self, tenant: str, name: str, kept: KeptOverride | None) -> None:
         if kept is None:
