@@ -69,6 +69,22 @@ def test_a_question_is_answered_once(store: str) -> None:
     office(work, store)
 
 
+def test_the_question_of_a_canceled_task_is_closed(store: str) -> None:
+    async def work(at: Office) -> None:
+        task = (await at.send("alice", "ask"))["id"]
+        (item,) = (await at.get("carol", "/api/inbox"))["items"]
+        assert (await at.ask("alice", "POST", f"/api/tasks/{task}/cancel", {})).status_code == 200
+        held = (await at.send("alice", "hold", wait=False))["id"]
+        assert (await at.ask("alice", "POST", f"/api/tasks/{held}/cancel", {})).status_code == 200
+        status, said = await answer(at, "carol", task, decision="respond", text="late")
+        assert (status, said["code"]) == (409, "QUESTION_CLOSED")
+        assert (await answer(at, "carol", held, decision="respond", text="late"))[0] == 404
+        (closed,) = (await at.get("carol", "/api/inbox?state=closed"))["items"]
+        assert closed == {**item, "closedAt": closed["closedAt"], "outcome": "withdrawn"}
+
+    office(work, store)
+
+
 def test_what_is_decided_reaches_the_skill(store: str) -> None:
     async def work(at: Office) -> None:
         task = (await at.send("alice", "amount"))["id"]

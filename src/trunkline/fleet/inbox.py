@@ -16,7 +16,7 @@ from trunkline.errors import InvalidParams
 from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, PageQuery
 from trunkline.fleet.route import api_route
 from trunkline.fleet.task_lists import TaskLists
-from trunkline.log.events import FollowUp, QuestionClosed, Recorded, Status
+from trunkline.log.events import AnyEvent, FollowUp, QuestionClosed, Recorded, Status
 from trunkline.log.fold import State
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
@@ -30,7 +30,7 @@ from trunkline.wire.question import (
     read_question,
 )
 from trunkline.wire.spellings import plain_state, timestamp
-from trunkline.wire.types import Message, Metadata, Part, Role, TaskState
+from trunkline.wire.types import TERMINAL, Message, Metadata, Part, Role, TaskState
 
 _ASKS = TaskState.INPUT_REQUIRED
 # Which member each decision takes.
@@ -123,26 +123,28 @@ class Inbox:
         return self._item(state, asked, state.status_at, state.deadline)
 
     async def _closed(self, tenant: str, state: State) -> InboxItem | None:
-        feed = await self._tasks.load(tenant, state.task_id) if state.questions else None
-        if feed is None:
-            return None
-        return self._last_closed(state, await self._tasks.records(feed))
+        # The question of a task that was canceled meanwhile has no end of its own.
+        has_asked = state.questions or state.state is TaskState.CANCELED
+        feed = await self._tasks.load(tenant, state.task_id) if has_asked else None
+        return None if feed is None else self._last_closed(state, await self._tasks.records(feed))
 
     def _last_closed(self, state: State, records: Sequence[Recorded]) -> InboxItem | None:
         asked: tuple[Message, int, int] | None = None
         found: InboxItem | None = None
         for one in records:
             event = one.event
-            if isinstance(event, Status):
-                said = event.message if event.state is _ASKS else None
-                asked = None if said is None else (said, one.at, event.deadline)
-            elif asked is not None and isinstance(event, FollowUp | QuestionClosed):
+            is_open = asked is not None and (found is None or found.question != asked[0].message_id)
+            ends = is_open and isinstance(event, Status) and event.state in TERMINAL
+            if asked is not None and (ends or isinstance(event, FollowUp | QuestionClosed)):
                 closed = {
                     "closed_at": timestamp(one.at),
                     "outcome": _outcome(asked[0], event),
                     "answered_by": (event.by or state.principal) if isinstance(event, FollowUp) else "",
                 }
                 found = self._item(state, *asked, **closed)
+            elif isinstance(event, Status):
+                said = event.message if event.state is _ASKS else None
+                asked = None if said is None else (said, one.at, event.deadline)
         return found
 
     def _item(self, state: State, asked: Message, at: int, deadline: int | None, **closed: Any) -> InboxItem:
@@ -172,9 +174,11 @@ class Inbox:
             InvalidParams: the answer does not fit; or the question is not open, which is a conflict.
         """
         feed = await self._tasks.load(call.tenant, call.id)
-        if feed is None or not (feed.state.questions or feed.state.state is _ASKS):
+        if feed is None:
             raise not_found(call.id)
         state, asked = feed.state, feed.state.question
+        if state.state is not _ASKS and await self._closed(call.tenant, state) is None:
+            raise not_found(call.id)
         if asked is None or state.state is not _ASKS or form.question not in ("", asked.message_id):
             raise InvalidParams(
                 f"task {state.task_id} does not ask this now; the inbox shows what is asked",
@@ -245,9 +249,9 @@ def _proposal(asked: Message) -> Any | UnsetType:
     return schema.get("default", UNSET)
 
 
-def _outcome(asked: Message, event: FollowUp | QuestionClosed) -> str:
-    if isinstance(event, QuestionClosed):
-        return "withdrawn" if event.withdrawn else "expired"
+def _outcome(asked: Message, event: AnyEvent) -> str:
+    if not isinstance(event, FollowUp):
+        return "expired" if isinstance(event, QuestionClosed) and not event.withdrawn else "withdrawn"
     try:
         answer = read_answer(read_question(asked), event.message)
     except InvalidParams:
