@@ -25,6 +25,7 @@ from trunkline.fleet.ceremonies.runs import (
     MISSED,
     SKIPPED,
     CeremonyRun,
+    is_over,
     journal_with,
     progress_of,
     refusal,
@@ -164,10 +165,13 @@ class CeremonyApi:
         now = await self._clock.now()
         targets = self._scheduler.targets(one)
         run = CeremonyRun(id=new_id(), planned=now, targets=targets, by=call.principal.name)
+        before = progress_of(await self._scheduler.journals.read(one.tenant, subject(one.id)))
+        # The scheduler writes their end down with its next tick.
+        over = {each.id for each in before.open if is_over(each, await self._scheduler.heads(one, each))}
 
         def revise(journal: Journal) -> Journal:
             known = progress_of(journal)
-            if reason := refusal(one, known.open):
+            if reason := refusal(one, [each for each in known.open if each.id not in over]):
                 raise InvalidParams(f"{reason}, so no other begins", field="id", conflict="RUN_OPEN")
             return journal_with(journal, replace(known, open=(*known.open, run)), [])
 
