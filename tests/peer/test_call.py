@@ -132,12 +132,17 @@ def test_what_fails_there_fails_here_with_its_reason_unless_the_skill_catches_it
         except CallFailed as failed:
             return {"text": str(failed), "state": failed.result.state.name, "part": failed.result.text}
 
+    async def grouped(turn: Turn) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(turn.call("peer", "please"))
+
     async def main() -> None:
         async with served(agent) as app:
-            async with calling(forward, app) as runner:
-                feed = await runner.open("hello")
-                assert await runner.ended(feed) is FAILED
-                assert reason(feed) == "peer ended as failed: not today"
+            for skill in (forward, grouped):
+                async with calling(skill, app) as runner:
+                    feed = await runner.open("hello")
+                    assert await runner.ended(feed) is FAILED
+                    assert reason(feed) == "peer ended as failed: not today"
             async with calling(careful, app) as runner:
                 feed = await runner.open("hello")
                 assert await runner.ended(feed) is COMPLETED
@@ -146,6 +151,21 @@ def test_what_fails_there_fails_here_with_its_reason_unless_the_skill_catches_it
                     "state": "FAILED",
                     "part": "some",
                 }
+
+    run(main())
+
+
+def test_a_chain_that_is_too_long_ends_with_its_reason() -> None:
+    async def around(turn: Turn) -> None:
+        await turn.call("caller", turn.text)
+
+    async def main() -> None:
+        async with calling(around) as runner:
+            feed = await runner.open("hello")
+            assert await runner.ended(feed) is FAILED
+            *way, last = reason(feed).split(": ")
+            assert {*way} == {"caller ended as failed", "caller is not called"}
+            assert last.endswith("is the last that hop_limit (8) allows in a line")
 
     run(main())
 

@@ -160,7 +160,7 @@ class SkillExecutor:
             verdict = await complete(turn, result)
             success = True
             return verdict
-        except (VerdictGiven, Unanswered, BaseExceptionGroup) as error:
+        except (VerdictGiven, Unanswered, CallFailed, BaseExceptionGroup) as error:
             # A verdict given inside a task group comes wrapped in what it stopped.
             if (given := _verdict_given(error)) is not None:
                 if turn.lost_step is not None and given.state is not TaskState.FAILED:
@@ -173,9 +173,6 @@ class SkillExecutor:
             raise
         except TurnOver:
             raise
-        except CallFailed as failed:
-            # The reason is one that its caller may read: it is what another agent said.
-            return await end_early(turn, VerdictGiven(TaskState.FAILED, str(failed)))
         except asyncio.CancelledError:
             await record_stop(turn)
             raise
@@ -191,7 +188,8 @@ def _verdict_given(error: BaseException) -> VerdictGiven | None:
     if isinstance(error, BaseExceptionGroup):
         inside = cast("BaseExceptionGroup[BaseException]", error).exceptions
         return next((found for one in inside if (found := _verdict_given(one)) is not None), None)
-    if isinstance(error, Unanswered):
+    if isinstance(error, Unanswered | CallFailed):
+        # The reason is one that its caller may read: it is what another agent said.
         return VerdictGiven(TaskState.FAILED, str(error))
     return error if isinstance(error, VerdictGiven) else None
 

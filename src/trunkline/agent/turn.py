@@ -353,8 +353,8 @@ class Turn:
         `task=`. `context` goes on with an earlier conversation.
 
         Raises:
-            CallFailed: it was not done; `result` says how far it came.
-            Refused: the chain of agents is too long, or has made as many tasks as it may.
+            CallFailed: it was not done, and `result` says how far it came; or the chain of agents is too
+                long, or has made as many tasks as it may.
         """
         # An agent that calls nobody starts without it.
         from trunkline.peer.call import AgentCall

@@ -66,7 +66,10 @@ class AgentCall:
         self._is_remote = self._agent == reachable.remote
         # Both now, and the chain too, so that calls that are begun together keep theirs when played again.
         self._places = steps.next_step(CALL), steps.next_step(RESULT)
-        self._chain = steps.chain()
+        try:
+            self._chain = steps.chain()
+        except Refused as refused:
+            raise CallFailed(f"{target} is not called: {refused.message}") from refused
 
     async def run(self, content: Content | None) -> Result:
         """Have it done, however long that takes.

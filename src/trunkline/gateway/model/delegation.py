@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from trunkline.agent.turn import Turn
-from trunkline.errors import CallFailed, Misuse, Refused
+from trunkline.errors import CallFailed, Misuse
 from trunkline.fleet.catalogue.listed import Listed
 from trunkline.fleet.catalogue.model_entry import ModelEntry
 from trunkline.fleet.catalogue.roster import roster
@@ -40,7 +40,7 @@ class Delegation:
                 result = await self._turn.call(form.name, form.message, skill=form.skill)
             else:
                 result = await self._turn.call(form.name, form.message)
-        except (CallFailed, Misuse, Refused) as error:
+        except (CallFailed, Misuse) as error:
             return Used(False, str(error))
         if self._entry.artifacts:
             content = {"agent": form.name, "depth": 1, "content": result.text}
