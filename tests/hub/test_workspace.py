@@ -31,8 +31,32 @@ def test_limits_of_tenants_and_keys_stand_in_the_files(
     keys.write_text("keys: {ci: {env: CI_KEY, quota: {concurrent_tasks: 2}}}")
     assert [one.quota for one in read_keys(tmp_path)] == [TenantQuota(concurrent_tasks=2)]
     keys.write_text("keys:\n  ci:\n    env: CI_KEY\n    quota: {cost_per_year: 2}\n")
-    with pytest.raises(Misuse, match=r"keys.yaml, line 2: .*cost_per_year"):
+    with pytest.raises(Misuse, match=r"keys.yaml, line 4: keys.ci.quota.cost_per_year: unknown"):
         read_keys(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("hub.yaml", "name: a\nhelm: [a]", "line 2: helm: expected string, got array"),
+        ("hub.yaml", "alerts:\n  costs: 5", "line 2: alerts.costs: unknown field; there are failure_rate_1h, "),
+        (
+            "hub.yaml",
+            "notify:\n  - {name: a, webhook: 'http://x',\n     about: [all]}",
+            "line 3: notify[0].about[0]: invalid enum value 'all'; choose alerts, progress, questions",
+        ),
+        ("keys.yaml", "keys:\n  a: {env: A}\n  b: {scopes: [admin]}", "line 3: keys.b.env: it is missing; there are"),
+        ("keys.yaml", "keys: {5: {env: A}}", "line 1: expected string, got integer - at key"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_has_a_line_a_name_and_what_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, said: str
+) -> None:
+    monkeypatch.setenv("A", "a-key-of-the-test")
+    (tmp_path / file).write_text(text)
+    with pytest.raises(Misuse) as refused:
+        _ = read_hub(tmp_path), read_keys(tmp_path)
+    assert str(refused.value).startswith(f"{tmp_path / file}, {said}")
 
 
 def test_keys_are_taken_once_their_file_stays_as_it_is(

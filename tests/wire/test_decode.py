@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from typing import Literal
+
+import msgspec
 import pytest
 
 from trunkline.errors import ParseError
-from trunkline.wire.decode import check_structure
+from trunkline.wire.decode import check_structure, invalid_params
 
 
 @pytest.mark.parametrize(
@@ -41,3 +44,36 @@ def test_containers_are_counted_outside_strings_only(pair: bytes) -> None:
     check_structure(b'"' + pair * 200_000 + b'"')
     with pytest.raises(ParseError, match="100000 lists and objects"):
         check_structure(b"[" + b",".join([pair] * 100_000) + b"]")
+
+
+class Inner(msgspec.Struct):
+    word: Literal["left", "right"] | None = None
+
+
+class Form(msgspec.Struct):
+    mode: Literal["fast", "slow"] = "fast"
+    items: list[Inner] | None = None
+    several: tuple[Literal["a", "b"], ...] = ()
+    by_name: dict[str, Inner] = {}
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "said"),
+    [
+        ({"mode": "x"}, "mode", "invalid enum value 'x'; choose fast, slow"),
+        ({"items": [{"word": "x"}]}, "items[0].word", "invalid enum value 'x'; choose left, right"),
+        ({"several": ["a", "x"]}, "several[1]", "invalid enum value 'x'; choose a, b"),
+        (
+            {"by_name": {"n": {"word": "x"}}},
+            "by_name[...].word",
+            "invalid enum value 'x'; choose left, right",
+        ),
+        ({"mode": 5}, "mode", "expected string, got integer"),
+    ],
+)
+def test_a_wrong_word_is_told_with_those_that_fit(given: object, field: str, said: str) -> None:
+    with pytest.raises(msgspec.ValidationError) as error:
+        msgspec.convert(given, Form)
+    refused = invalid_params(error.value, "the form", Form)
+    assert (refused.field, refused.message) == (field, f"{field}: {said}")
+    assert ";" not in invalid_params(error.value, "the form").message

@@ -94,7 +94,7 @@ def read_form(query: Mapping[str, str], form: type[Form]) -> Form:
     try:
         return msgspec.convert(query, form, strict=False)
     except msgspec.ValidationError as error:
-        raise _named(error) from None
+        raise _named(error, form) from None
 
 
 def read_body(body: bytes, form: type[Form]) -> Form:
@@ -108,7 +108,7 @@ def read_body(body: bytes, form: type[Form]) -> Form:
         check_structure(body)
         return msgspec.json.decode(body or b"{}", type=form)
     except msgspec.ValidationError as error:
-        raise _named(error) from None
+        raise _named(error, form) from None
     except DECODE_ERRORS as error:
         raise parse_error(error) from None
 
@@ -124,8 +124,8 @@ def read_seq(text: str, field: str) -> int:
     raise InvalidParams(f"{field} is the seq of an event, a number", field=field)
 
 
-def _named(error: msgspec.ValidationError) -> InvalidParams:
-    refused = invalid_params(error, "the request")
+def _named(error: msgspec.ValidationError, form: type[object]) -> InvalidParams:
+    refused = invalid_params(error, "the request", form)
     if refused.field:
         return refused
     # One that is missing or not known stands in the text alone.

@@ -5,6 +5,7 @@ Everything that is wrong with one names its file and line.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, TypeVar, cast
@@ -20,13 +21,15 @@ from trunkline.fleet.notify.channels import check_receivers
 from trunkline.fleet.notify.receiver import LIMIT, NoticeReceiver
 from trunkline.gateway.tenants import TenantQuota, TenantSettings
 from trunkline.peer.remote import check_address
-from trunkline.yaml_reader import YamlPosition, read_text, read_yaml
+from trunkline.wire.decode import choices, invalid_params
+from trunkline.yaml_reader import read_text, read_yaml
 
 HUB, KEYS, MOCKS = "hub.yaml", "keys.yaml", "mocks.yaml"
 STORE = "trunkline.db"
 _KEYS_LIMIT = 1000
 _Name = Annotated[str, Meta(min_length=1, max_length=64)]
 _Text = Annotated[str, Meta(max_length=4096)]
+_UNNAMED = re.compile("(missing required|unknown) field `([^`]*)`")
 Form = TypeVar("Form", bound=Struct)
 
 
@@ -71,7 +74,8 @@ class NamedKey(Struct, frozen=True):
 
 
 class _KeysFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    keys: Annotated[dict[_Name, _KeyForm], Meta(max_length=_KEYS_LIMIT)] = {}
+    # Each is read by itself: of a member of a mapping nobody says under which key it stands.
+    keys: Annotated[dict[_Name, object], Meta(max_length=_KEYS_LIMIT)] = {}
 
 
 def read_hub(workspace: Path) -> HubFile:
@@ -144,7 +148,8 @@ def read_keys(workspace: Path) -> list[NamedKey]:
     """
     found, position = _read(workspace / KEYS, _KeysFile)
     keys: list[NamedKey] = []
-    for name, form in found.keys.items():
+    for name, raw in found.keys.items():
+        form = _converted(raw, _KeyForm, position, f"keys.{name}")
         try:
             check_tenant(form.tenant)
             principal = Principal(form.tenant, name, frozenset([_scope(one) for one in form.scopes]))
@@ -166,26 +171,29 @@ def _duration(name: str, value: object) -> object:
     return seconds(value) if isinstance(default, float) and isinstance(value, str) else value
 
 
-def _read(file: Path, form: type[Form]) -> tuple[Form, YamlPosition | _NoPosition]:
+def _read(file: Path, form: type[Form]) -> tuple[Form, Callable[[str], str]]:
     try:
         found = read_yaml(read_text(file), str(file))
     except FileNotFoundError:
         found = None
     if found is None:
-        return form(), _NoPosition()
+        # A file that is not there has no fault.
+        return form(), lambda _: ""
     document, position = found
     if not isinstance(document, dict):
         raise Misuse(f"{position()}: it holds no members")
+    return _converted(cast("Mapping[str, object]", document), form, position), position
+
+
+def _converted(raw: object, form: type[Form], position: Callable[[str], str], above: str = "") -> Form:
+    """A file, or what is `above` in it, as its form has it."""
     try:
-        return msgspec.convert(cast("Mapping[str, object]", document), form), position
+        return msgspec.convert(raw, form)
     except msgspec.ValidationError as error:
-        said, _, path = str(error).partition(" - at `$.")
-        raise Misuse(f"{position(path.rstrip('`'))}: {said}") from None
-
-
-class _NoPosition:
-    """The place of nothing: a file that is not there has no fault."""
-
-    def __call__(self, path: str = "") -> str:
-        del path
-        return ""
+        said = invalid_params(error, "", form)
+        where, what = ".".join(filter(None, (above, said.field))), said.message.partition(": ")[2]
+        if found := _UNNAMED.search(str(error)):
+            where = f"{where}.{found[2]}".lstrip(".")
+            what = "it is missing" if found[1] == "missing required" else "unknown field"
+            what += choices(form, said.field)
+        raise Misuse(": ".join(filter(None, (position(where), where, what)))) from None

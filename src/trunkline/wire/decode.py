@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any, TypeVar, cast
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, inspect
 
 from trunkline.errors import InvalidParams, ParseError
 from trunkline.wire import raw
@@ -23,6 +23,8 @@ _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _QUOTED = re.compile(r"`([^`]*)`")
 _PATH = re.compile(r" - at `\$\.?([^`]*)`\Z")
+# `about` and `[0]` in `notify[0].about`; of a mapping it is `[...]`, whichever key is meant.
+_MEMBER = re.compile(r"[^.\[\]]+|\[[^\]]+\]")
 _JSON_WORDS = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 
 # What decoding foreign bytes can raise: bad syntax or types, bad UTF-8 inside a string, endless nesting.
@@ -153,13 +155,48 @@ def parse_error(error: Exception) -> ParseError:
     return ParseError(f"the body is not JSON: {_PATH.sub('', said)}")
 
 
-def invalid_params(error: msgspec.ValidationError, whole: str) -> InvalidParams:
-    """The InvalidParams for a member of the wrong type or size; `whole` names the object that was read."""
+def invalid_params(
+    error: msgspec.ValidationError, whole: str, form: type[object] | None = None
+) -> InvalidParams:
+    """The InvalidParams for a member of the wrong type or size; `whole` names the object that was read.
+
+    With the form of that object the text also says what could be given in the place of a wrong word.
+    """
     said = str(error)
     at = _PATH.search(said)
     field = at[1] if at else ""
     what = _QUOTED.sub(lambda quoted: _words(quoted[1]), _PATH.sub("", said))
+    if form is not None and said.startswith("Invalid enum"):
+        what += choices(form, field)
     return InvalidParams(f"{field or whole}: {what[:1].lower()}{what[1:]}", field=field)
+
+
+def choices(form: type[object], path: str) -> str:
+    """The end of a sentence about a wrong word at this path of a form: the words, or members, that fit."""
+    found = [inspect.type_info(form)]
+    for step in _MEMBER.findall(path):
+        found = [inner for one in found for inner in _below(one, step)]
+    words = [str(word) for one in found for word in _literals(one)]
+    names = [
+        field.encode_name for one in found if isinstance(one, inspect.StructType) for field in one.fields
+    ]
+    return f"; choose {', '.join(words)}" if words else f"; there are {', '.join(names)}"
+
+
+def _below(kind: inspect.Type, step: str) -> list[inspect.Type]:
+    if isinstance(kind, inspect.StructType):
+        return [field.type for field in kind.fields if field.encode_name == step]
+    if isinstance(kind, inspect.DictType):
+        return [kind.value_type]
+    if isinstance(kind, inspect.UnionType):
+        return [inner for one in kind.types for inner in _below(one, step)]
+    return [kind.item_type] if isinstance(kind, inspect.ListType | inspect.VarTupleType) else []
+
+
+def _literals(kind: inspect.Type) -> list[object]:
+    if isinstance(kind, inspect.UnionType):
+        return [word for one in kind.types for word in _literals(one)]
+    return [*kind.values] if isinstance(kind, inspect.LiteralType) else []
 
 
 def _words(types: str) -> str:

@@ -100,6 +100,7 @@ def test_series_and_summaries() -> None:
         assert await at.get("alice", "/api/calls") == {"items": [], "next": None}
         bad = await at.ask("alice", "GET", "/api/series?metric=luck")
         assert (bad.status_code, bad.json()["field"]) == (400, "metric")
+        assert "; choose " in bad.json()["detail"]
 
     office(work)
 

@@ -28,6 +28,7 @@ from trunkline.fleet.catalogue.model_entry import (
 )
 from trunkline.peer.remote import Peer, PeerLogin, check_address
 from trunkline.wire.card import plain_name, plain_prose
+from trunkline.wire.decode import choices
 from trunkline.yaml_reader import snake_case
 
 # The value of a variable of the environment, None where it is unset or empty.
@@ -265,6 +266,8 @@ def _refusal(said: str) -> InvalidParams:
         return InvalidParams(f"unknown field; {meant}", field=where)
     if "missing required field" in text:
         where = text.partition("`")[2].partition("`")[0]
+    if text.startswith("Invalid enum"):
+        text += choices(_EntryForm, where)
     return InvalidParams(text, field=_path(where))
 
 

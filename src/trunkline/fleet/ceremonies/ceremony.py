@@ -237,7 +237,7 @@ def _refusal(error: msgspec.ValidationError) -> InvalidParams:
         near = get_close_matches(unknown[1], known, 1)
         meant = f"is {near[0]} meant?" if near else f"there are {', '.join(known)}"
         return InvalidParams(f"unknown field; {meant}", field=unknown[1])
-    refused = invalid_params(error, "the ceremony")
-    return InvalidParams(
-        refused.message, field=refused.field or str(error).partition("`")[2].partition("`")[0]
-    )
+    refused = invalid_params(error, "the ceremony", _FileForm)
+    # Whoever tells of it names the member.
+    said = refused.message.partition(": ")[2]
+    return InvalidParams(said, field=refused.field or str(error).partition("`")[2].partition("`")[0])
