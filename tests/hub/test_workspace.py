@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from trunkline.cli.hub import check
 from trunkline.errors import Misuse
 from trunkline.gateway.tenants import TenantQuota
 from trunkline.hub.workspace import KeyFile, read_hub, read_keys
@@ -75,3 +76,22 @@ def test_keys_are_taken_once_their_file_stays_as_it_is(
     assert [file.look(), len(file.look() or [])] == [None, 2]
     path.unlink()
     assert [file.look(), file.look()] == [None, []]
+
+
+def test_each_mistake_of_a_workspace_is_told_once(tmp_path: Path) -> None:
+    for name, text in {
+        "agents.yaml": "agents:\n  - {name: a, url: 'http://x'}\n  - {name: a, url: 'http://y'}\n",
+        "agents.d/a.yaml": "name: agent\nurl: 5\n",
+        "agents.d/c.yml": "name: c\nname: d\n",
+        "ceremonies/e.yaml": "name: 7\n",
+        "ceremonies/f.yaml": "title: 7\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert [one.partition("; ")[0].partition(" with value")[0] for one in check(str(tmp_path))] == [
+        "ceremonies/e.yaml, line 1: name: expected string, got integer",
+        "ceremonies/f.yaml, line 1: title: unknown field",
+        "agents.yaml, line 3: there are two agents 'a'",
+        "agent: agents.d/a.yaml, line 2: url: Expected `str`, got `int`",
+        'agents.d/c.yml, line 2: found duplicate key "name"',
+    ]

@@ -18,6 +18,7 @@ from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.entry import Entry
 from trunkline.fleet.catalogue.entry_reader import is_path
 from trunkline.fleet.catalogue.files import CatalogueFiles
+from trunkline.fleet.ceremonies.ceremony_store import CeremonyFault
 from trunkline.fleet.ceremonies.files import CeremonyFiles
 from trunkline.hub.hub import CEREMONIES, Hub, variable_of
 from trunkline.hub.mocks import VARIABLE, MockProcess
@@ -82,6 +83,8 @@ def init(folder: Folder) -> None:
 @commands.local("check")
 def print_check(folder: Folder = ".") -> None:
     """Say what is wrong with a workspace, with file and line; exit code 2 if anything is. Starts nothing."""
+    # What is logged while files are read is printed too.
+    logging.getLogger("trunkline").addHandler(logging.NullHandler())
     wrong = check(folder)
     print(*wrong or [f"{folder}: nothing is wrong"], sep="\n")
     raise typer.Exit(2 if wrong else 0)
@@ -102,10 +105,11 @@ def check(folder: str) -> list[str]:
     looks: list[Callable[[], object]] = [
         lambda: check_notify(workspace, read_hub(workspace), variable_of({})),
         partial(read_keys, workspace),
-        files.start,
+        files.check,
     ]
+    unread: list[CeremonyFault] = []
     if (workspace / CEREMONIES).is_dir():
-        looks.append(CeremonyFiles(workspace / CEREMONIES, lambda _found, _faults: None).start)
+        looks.append(CeremonyFiles(workspace / CEREMONIES, lambda _, faults: unread.extend(faults)).check)
     for name, load in ((MOCKS, load_scenarios), (MCP_FILE, load_manifest)):
         if (workspace / name).exists():
             looks.append(partial(load, workspace / name))
@@ -115,9 +119,16 @@ def check(folder: str) -> list[str]:
             look()
         except Misuse as error:
             wrong.append(str(error))
+    wrong += [fault.reason for fault in unread]
     wrong += _check_workflows(workspace, [one for one in catalogue.entries().values() if not one.fault])
-    wrong += [f"{entry.name}: {entry.fault}" for entry in catalogue.entries().values() if entry.fault]
-    return wrong
+    # One that is named by its place is not named twice: its fault begins with that.
+    return wrong + [
+        entry.fault
+        if entry.fault.startswith(f"{entry.name.partition(':')[0]}, ")
+        else f"{entry.name}: {entry.fault}"
+        for entry in catalogue.entries().values()
+        if entry.fault
+    ]
 
 
 def _check_workflows(workspace: Path, entries: Sequence[Entry]) -> list[str]:

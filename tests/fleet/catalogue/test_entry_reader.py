@@ -77,6 +77,8 @@ def test_equal_texts_have_equal_revisions() -> None:
         ({"name": "a", "url": "http://x", "cardUrl": "a\0b"}, "cardUrl", "address of a card"),
         ({"name": "a", "url": "http://x", "apiKeyEnvs": "KEY"}, "apiKeyEnvs", "is apiKeyEnv meant?"),
         ({"name": "a", "url": "http://x", "subscribesTo": []}, "subscribesTo", "there are name, "),
+        ({"name": "a", "url": "http://x", "apiKeyEnv": "A", "api_key_env": "B"}, "apiKeyEnv", "given twice"),
+        ({"name": "a", "url": "http://x", "uncertain": "no"}, "uncertain", "; choose ask, fail"),
         ({"name": "a", "url": "http://x", "auth": {"credentialEnv": "K"}}, "auth.credentialEnv", "credentialsEnv"),
         ({"name": "a", "url": "http://x", "skills": [{"nam": "x"}]}, "skills[0].nam", "is name meant?"),
         ({"name": "a", "url": "http://x", "skills": ["x", "x"]}, "skills[1]", "two skills"),

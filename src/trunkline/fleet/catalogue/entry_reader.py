@@ -238,15 +238,24 @@ def _refuse_of_others(form: _EntryForm, raw: Mapping[str, Any]) -> None:
 
 
 def _form(raw: dict[str, Any]) -> _EntryForm:
-    named = {snake_case(str(key)): value for key, value in raw.items()}
+    named = _snake(raw)
     for inner in _INNER:
         if isinstance(found := named.get(inner), dict):
-            members = cast("dict[object, Any]", found)
-            named[inner] = {snake_case(str(key)): value for key, value in members.items()}
+            named[inner] = _snake(cast("dict[object, Any]", found))
     try:
         return msgspec.convert(named, _EntryForm)
     except msgspec.ValidationError as error:
         raise _refusal(str(error)) from None
+
+
+def _snake(raw: Mapping[Any, Any]) -> dict[str, Any]:
+    named: dict[str, Any] = {}
+    for key, value in raw.items():
+        name = snake_case(str(key))
+        if name in named:
+            raise InvalidParams("it is given twice, in two spellings", field=_written(name))
+        named[name] = value
+    return named
 
 
 def _refusal(said: str) -> InvalidParams:

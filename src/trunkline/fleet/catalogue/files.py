@@ -89,7 +89,8 @@ class CatalogueFiles:
     def _read(self) -> dict[str, str | Misuse]:
         given = self._variable(JSON_VARIABLE)
         texts: dict[str, str | Misuse] = {} if given is None else {JSON_VARIABLE: given}
-        paths = [self._workspace / REMOTE, *sorted((self._workspace / FOLDER).glob("*.yaml"))]
+        folder = self._workspace / FOLDER
+        paths = [self._workspace / REMOTE, *sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])]
         if given is None:
             paths.insert(0, self._workspace / LIST)
         for path in paths:
@@ -161,9 +162,15 @@ def parse(file: str, text: str, variable: Variable, *, searches: bool = False) -
     raws = cast("list[object]", listed)
     if len(raws) > ENTRIES_LIMIT:
         raise Misuse(f"{rows()}: a catalogue has at most {ENTRIES_LIMIT} entries")
-    return [
-        _entry(raw, rows.child(str(n)) or rows, variable, searches=searches) for n, raw in enumerate(raws)
-    ]
+    entries: dict[str, Entry] = {}
+    for n, raw in enumerate(raws):
+        where = rows.child(str(n)) or rows
+        entry = _entry(raw, where, variable, searches=searches)
+        if entry.name in entries:
+            fault = f"{where('name')}: there are two agents {entry.name!r}"
+            entry = faulty_entry(f"{file}:{entry.name}", "file", fault)
+        entries[entry.name] = entry
+    return [*entries.values()]
 
 
 def _remote(document: object, top: YamlPosition, variable: Variable) -> list[Entry]:
@@ -199,16 +206,10 @@ def _from_remote(name: str, raw: object) -> object:
 
 
 def merged(parsed: Mapping[str, list[Entry]], faults: Mapping[str, str]) -> list[Entry]:
-    """The entries of all files: those of the folder win by name, and of two in one file the first."""
+    """The entries of all files: those of the folder win by name."""
     found: dict[str, Entry] = {}
     for file in sorted(parsed, key=lambda name: (name.startswith(FOLDER), name)):
-        here: dict[str, Entry] = {}
-        for entry in parsed[file]:
-            if entry.name in here:
-                name = f"{file}:{entry.name}"
-                entry = faulty_entry(name, "file", f"{file}: there are two agents {entry.name!r}")
-            here[entry.name] = entry
-        found |= here
+        found |= {entry.name: entry for entry in parsed[file]}
     if len(found) > ENTRIES_LIMIT:
         file = FOLDER
         faults = {**faults, file: f"{file}: a catalogue has at most {ENTRIES_LIMIT} entries"}
