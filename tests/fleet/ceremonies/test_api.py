@@ -9,6 +9,7 @@ import pytest
 
 from tests.fleet.ceremonies.hall import CREATE, LEAST, Hall, hall
 from tests.fleet.ceremonies.stage import filed
+from tests.fleet.office import NORTH
 from trunkline.fleet.ceremonies import ceremony_store as book_module
 from trunkline.fleet.ceremonies.ceremony_store import CeremonyFault
 
@@ -108,17 +109,29 @@ def test_hb29_what_is_invalid_is_nowhere(field: str, members: dict[str, Any]) ->
     hall(work)
 
 
+def test_a_channel_of_the_operator_is_not_for_other_tenants() -> None:
+    async def work(at: Hall) -> None:
+        refused = await at.post("root", CREATE, {**LEAST, "notifyChannel": "ops"}, 400)
+        assert refused["field"] == "notifyChannel"
+        await at.post("root", CREATE, LEAST)
+        refused = await at.post("root", "/api/ceremonies/standup/update", {"notifyChannel": "ops"}, 400)
+        assert refused["field"] == "notifyChannel"
+
+    hall(work)
+
+
 def test_a_file_keeps_its_ceremony() -> None:
     async def work(at: Hall) -> None:
+        own = [CeremonyFault(one, "x.yaml, line 3: no", NORTH) for one in ("broken", "standup")]
         at.ceremony_store.take_files(
-            [filed(createdBy="alice", skill="work")], [CeremonyFault("broken", "x.yaml, line 3: no")]
+            [filed(createdBy="alice", skill="work")], [*own, CeremonyFault("others", "y.yaml: no")]
         )
         listed = (await at.at.get("root", "/api/ceremonies"))["items"]
         assert [(one["id"], one["owner"], one["state"]) for one in listed] == [
             ("broken", "file", "invalid"),
             ("standup", "file", "ready"),
         ]
-        assert listed[0]["reason"] == "x.yaml, line 3: no"
+        assert [one["reason"] for one in listed] == ["x.yaml, line 3: no"] * 2
         for who in ("alice", "root"):
             for act, body in (("update", {"name": "x"}), ("delete", {})):
                 refused = await at.post(who, f"/api/ceremonies/standup/{act}", body, 409)

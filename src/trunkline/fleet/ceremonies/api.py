@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from trunkline.auth.principal import Scope
+from trunkline.auth.principal import DEFAULT_TENANT, Scope
 from trunkline.clock import new_id
 from trunkline.errors import Forbidden, InvalidParams, RouteNotFound, Unreachable
 from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, PageQuery
@@ -111,8 +111,10 @@ class CeremonyApi:
         }
         if call.sees_all:
             for fault in self._ceremony_store.faults:
-                faulty = CeremonyItem(id=fault.id, state="invalid", enabled=False, reason=fault.reason)
-                found.setdefault(fault.id, faulty)
+                if fault.tenant == call.tenant:
+                    faulty = CeremonyItem(id=fault.id, state="invalid", enabled=False)
+                    # One that was good before goes on as it was.
+                    found[fault.id] = replace(found.get(fault.id, faulty), reason=fault.reason)
         behind = [one_id for one_id in sorted(found) if one_id > asked.after]
         page = behind[: asked.limit]
         return ApiPage([found[one_id] for one_id in page], page[-1] if len(page) < len(behind) else None)
@@ -219,6 +221,9 @@ class CeremonyApi:
         return one
 
     async def _check_webhook(self, made: Ceremony) -> None:
+        if made.form.notify_channel and made.tenant != DEFAULT_TENANT:
+            # It names a variable of the operator's machine.
+            raise InvalidParams("channels are the operator's; give notifyWebhook", field="notifyChannel")
         if made.form.notify_webhook:
             url = made.form.notify_webhook
             try:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
+from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.errors import Conflict, InvalidParams, StoreError
 from trunkline.fleet.ceremonies.ceremony import Ceremony, CeremonyForm
 from trunkline.store.mirror import Mirror
@@ -24,10 +25,14 @@ class _StoredCeremony(Struct, frozen=True):
 
 
 class CeremonyFault(Struct, frozen=True):
-    """A file that says no ceremony: its name without the ending, and what is wrong, with file and line."""
+    """A file that says no ceremony: its name without the ending, and what is wrong, with file and line.
+
+    Whose it would be cannot be read, so it is shown to those who have the files.
+    """
 
     id: str
     reason: str
+    tenant: str = DEFAULT_TENANT
 
 
 class CeremonyStore:

@@ -33,7 +33,8 @@ class RunReports:
         """Post a report; whether it was taken. One that nobody can be told of counts as told."""
         url, fetcher = self._address(one)
         if not url:
-            log.warning("ceremony.unreported ceremony=%s reason=no webhook is set", one.id)
+            named = one.notify_env or _channel(one)
+            log.warning("ceremony.unreported ceremony=%s reason=the variable %s is not set", one.id, named)
             return True
         headers = [*_HEADERS, ("Idempotency-Key", report.about["runId"])]
         try:
@@ -49,8 +50,12 @@ class RunReports:
             return self._variable(one.notify_env) or "", self._own
         if one.form.notify_webhook:
             return one.form.notify_webhook, self._own if one.owner == "file" else self._guarded(one.tenant)
-        channel = one.form.notify_channel.upper().replace("-", "_")
-        return self._variable(f"DISCORD_WEBHOOK_{channel}") or "", self._own
+        return self._variable(_channel(one)) or "", self._own
+
+
+def _channel(one: Ceremony) -> str:
+    """The variable that holds the address of a ceremony's channel."""
+    return f"DISCORD_WEBHOOK_{one.form.notify_channel.upper().replace('-', '_')}"
 
 
 def _body(one: Ceremony, report: CeremonyReport) -> dict[str, Any]:
