@@ -47,6 +47,11 @@ def test_limits_of_tenants_and_keys_stand_in_the_files(
             "line 3: notify[0].about[0]: invalid enum value 'all'; choose alerts, progress, questions",
         ),
         ("keys.yaml", "keys:\n  a: {env: A}\n  b: {scopes: [admin]}", "line 3: keys.b.env: it is missing; there are"),
+        (
+            "keys.yaml",
+            "keys:\n  a: {env: A}\n  b: {env: A, scopes: [admin]}",
+            "line 3: A holds the key of a too; give each a key of its own",
+        ),
         ("keys.yaml", "keys: {5: {env: A}}", "line 1: expected string, got integer - at key"),
     ],
 )  # fmt: skip
@@ -64,8 +69,9 @@ def test_keys_are_taken_once_their_file_stays_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CI_KEY", "a-key-of-the-test")
+    monkeypatch.setenv("CD_KEY", "another-of-the-test")
     file, path = KeyFile(tmp_path), tmp_path / "keys.yaml"
-    whole = "keys:\n  ci: {env: CI_KEY}\n  cd: {env: CI_KEY}\n"
+    whole = "keys:\n  ci: {env: CI_KEY}\n  cd: {env: CD_KEY}\n"
     path.write_text(whole)
     assert file.look() is None
     assert len(file.look() or []) == 2

@@ -144,16 +144,22 @@ def read_keys(workspace: Path) -> list[NamedKey]:
     """The keys that the file names, each with whose it is.
 
     Raises:
-        Misuse: the file is wrong, or a variable that it names is not set.
+        Misuse: the file is wrong, a variable that it names is not set, or two keys are the same.
     """
     found, position = _read(workspace / KEYS, _KeysFile)
     keys: list[NamedKey] = []
+    owners: dict[str, str] = {}
     for name, raw in found.keys.items():
         form = _converted(raw, _KeyForm, position, f"keys.{name}")
         try:
             check_tenant(form.tenant)
             principal = Principal(form.tenant, name, frozenset([_scope(one) for one in form.scopes]))
-            keys.append(NamedKey(Secret(secret_text(f"env:{form.env}")), principal, form.quota))
+            secret = secret_text(f"env:{form.env}")
+            other = owners.setdefault(secret, name)
+            if other != name:
+                # Whoever shows it would be one of them, and may do what only the other may.
+                raise Misuse(f"{form.env} holds the key of {other} too; give each a key of its own")
+            keys.append(NamedKey(Secret(secret), principal, form.quota))
         except Misuse as error:
             raise Misuse(f"{position(f'keys.{name}')}: {error}") from None
     return keys
