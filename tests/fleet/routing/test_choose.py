@@ -82,7 +82,7 @@ def test_latency_weighs_only_where_it_is_set() -> None:
         (Wish(skill="fly"), UNKNOWN_SKILL, "'fly'"),
         (Wish(skill="draft", target="typo"), UNKNOWN_TARGET, "'typo'"),
         (Wish(skill="fly", target="ann"), UNKNOWN_SKILL, "'ann'"),
-        (Wish(helm="gone"), UNKNOWN_TARGET, "'gone'"),
+        (Wish(helm="gone"), UNKNOWN_TARGET, "'gone' here, and it takes what names no skill; name a"),
     ],
 )
 def test_hb07_refusals_are_told_apart(wish: Wish, refusal: str, named: str) -> None:

@@ -119,8 +119,8 @@ def _may(standing: Standing, skill: str) -> bool:
 
 def _target(wish: Wish, found: Standing | None, why: str, named: str = "") -> Routed:
     if found is None:
-        target = named or wish.target
-        return _refused(wish, UNKNOWN_TARGET, f"There is no agent {target!r} here.", targets=(target,))
+        target, rest = (named, f", and {why}; name a skill or an agent") if named else (wish.target, "")
+        return _refused(wish, UNKNOWN_TARGET, f"There is no agent {target!r} here{rest}.", targets=(target,))
     shown = _shown(wish, [found])
     if not _may(found, wish.skill):
         reason = f"The agent {found.agent!r} has no skill {wish.skill!r}."
