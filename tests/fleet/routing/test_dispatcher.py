@@ -134,6 +134,9 @@ def test_several_targets_have_an_outcome_each() -> None:
     async def work(at: Counter) -> None:
         made = await at.ask(skill="draft", targets=("ben", "typo", "ann"))
         assert [one.feed.state.agent for one in made] == ["ben", HUB, "ann"]
+        born = [cast("ev.Submitted", (await at.runner.log(one.feed))[0]) for one in made]
+        told = [(one.metadata or {})["trunkline.dispatch"]["correlationId"] for one in born]
+        assert len(set(told)) == 1
         everybody = await at.ask(skill="draft", targets=("all",), correlation_id="c")
         assert [one.feed.state.agent for one in everybody] == ["ann", "ben"]
         again = await at.ask(skill="draft", targets=("all",), correlation_id="c")

@@ -165,6 +165,8 @@ class Dispatcher:
         if not targets:
             task_id = task_id or self._runner.ids.new()
             return [await self._open(order, nobody(order.skill), None, task_id)]
+        # They are found by what they have in common, also where whoever asks gave them nothing.
+        order = replace(order, correlation_id=order.correlation_id or task_id or self._runner.ids.new())
         return await asyncio.gather(
             *[self._one(_part(order, name), name, _derived(task_id, name)) for name in targets]
         )
