@@ -234,6 +234,31 @@ def test_the_api_changes_the_catalogue(tmp_path: Path) -> None:
     fleet(tmp_path, text, work, prepare=prepare)
 
 
+def test_a_log_says_which_entries_are_new_other_or_gone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def prepare(cards: CardServer) -> None:
+        cards.cards["/a" + NEW] = card("a", "draft")
+
+    async def work(at: Fleet) -> None:
+        await at.until("a", state="ready")
+        (at.folder / "agents.yaml").write_text("agents: []")
+        async with asyncio.timeout(30):
+            while "catalogue.removed" not in caplog.text:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    caplog.set_level("INFO", "trunkline.fleet")
+    fleet(
+        tmp_path,
+        lambda url: f"agents: [{{name: a, url: '{url}/a/a2a', tenants: [{NORTH}]}}]",
+        work,
+        prepare=prepare,
+    )
+    said = [one.getMessage().split() for one in caplog.records if "agent=a" in one.getMessage()]
+    assert [one[0] for one in said] == ["catalogue.added", "catalogue.changed", "catalogue.removed"]
+    assert "skills,state" in said[1][2]
+
+
 def test_an_entry_without_its_credentials_is_not_called(tmp_path: Path) -> None:
     def prepare(cards: CardServer) -> None:
         cards.cards["/a" + NEW] = card("a", "draft")

@@ -54,16 +54,28 @@ class CatalogueHistory:
             entry = self._waiting.pop(key)
             if entry is None:
                 continue
-            tenant = home(key, entry)
-            listed = self._catalogue.find(tenant, key[1]) if key in self._catalogue.entries() else None
             try:
-                await self._journals.change(
-                    tenant,
-                    f"agent:{key[1]}",
-                    lambda journal, seen=listed: revised(journal, seen, self._now()),
-                )
+                row = await self._written(key, home(key, entry))
             except StoreError as error:
                 log.warning("catalogue.history_lost agent=%s error=%s", key[1], error)
+                continue
+            if row is not None:
+                members = f" members={','.join(sorted(row.about))}" if row.kind == "changed" else ""
+                log.info("catalogue.%s agent=%s%s", row.kind, key[1], members)
+
+    async def _written(self, key: Key, tenant: str) -> JournalRow | None:
+        """Write down what is other of one entry; gives the row of it."""
+        listed = self._catalogue.find(tenant, key[1]) if key in self._catalogue.entries() else None
+        rows: Sequence[JournalRow] = ()
+
+        def revise(journal: Journal) -> Journal | None:
+            nonlocal rows
+            made = revised(journal, listed, self._now())
+            rows = () if made is None else made.rows[-1:]
+            return made
+
+        await self._journals.change(tenant, f"agent:{key[1]}", revise)
+        return rows[0] if rows else None
 
     async def rows(self, tenant: str, entry: Entry) -> Sequence[JournalRow]:
         """The rows of an entry's journal, the oldest first."""
