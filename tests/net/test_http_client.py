@@ -82,6 +82,26 @@ def test_what_is_sent(run: Any) -> None:
     run(main())
 
 
+def test_requests_with_headers_of_the_same_names(run: Any) -> None:
+    """What they share is composed once; nothing of the one may be in the other."""
+
+    async def main() -> None:
+        async with site() as there, calling() as caller:
+            for number, body in enumerate((b"one", b"", b"three")):
+                headers = (("X-50%s", f"%d {number}"), ("X-Key", "%" * number))
+                await fetch(caller, HttpRequest("P%sT", there.url(f"/{number}%25"), headers, body))
+            with pytest.raises(Unreachable, match="line break"):
+                await caller.open(HttpRequest("P%sT", there.url(), (("X-50%s", "a\r\nb"), ("X-Key", ""))))
+            assert [call.line for call in there.calls] == [
+                f"P%sT /{number}%25 HTTP/1.1" for number in range(3)
+            ]
+            assert [call.headers["x-50%s"] for call in there.calls] == ["%d 0", "%d 1", "%d 2"]
+            assert [call.headers["x-key"] for call in there.calls] == ["", "%", "%%"]
+            assert [call.body for call in there.calls] == [b"one", b"", b"three"]
+
+    run(main())
+
+
 @pytest.mark.parametrize(
     ("method", "headers", "words"),
     [

@@ -76,8 +76,8 @@ class HttpTarget(Struct, frozen=True):
     host: str
     port: int
     # With the port where it is not the scheme's own.
-    authority: bytes
-    path: bytes
+    authority: str
+    path: str
 
     @property
     def origin(self) -> str:
@@ -117,7 +117,7 @@ def target(url: str) -> HttpTarget:
         raise Unreachable("the URL's port must be between 1 and 65535", reason="url")
     name = f"[{host}]" if ":" in host else host
     shown_authority = name if port == _PORTS[scheme] else f"{name}:{port}"
-    return HttpTarget(scheme, host, port, shown_authority.encode(), raw_path.encode())
+    return HttpTarget(scheme, host, port, shown_authority, raw_path)
 
 
 def join(url: str, location: str) -> str:

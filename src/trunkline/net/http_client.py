@@ -21,7 +21,7 @@ import truststore
 from trunkline.errors import Misuse, TimedOut, Unreachable
 from trunkline.net.connection import ClientConnection, SocketResponse
 from trunkline.net.egress import Egress, HttpTarget, target
-from trunkline.net.http import Headers, HttpRequest
+from trunkline.net.http import HttpRequest
 from trunkline.net.pool import IDLE_S, ConnectionPool
 
 log = logging.getLogger("trunkline.net")
@@ -38,10 +38,10 @@ ROUTES = 1024
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OURS = frozenset({"connection", "content-length", "transfer-encoding", "upgrade"})
-_DEFAULTS: tuple[tuple[str, bytes], ...] = (
-    ("user-agent", b"user-agent: trunkline\r\n"),
+_DEFAULTS: tuple[tuple[str, str], ...] = (
+    ("user-agent", "user-agent: trunkline\r\n"),
     # What is sent packed would have to be unpacked, and a small answer can unpack to any size.
-    ("accept-encoding", b"accept-encoding: identity\r\n"),
+    ("accept-encoding", "accept-encoding: identity\r\n"),
 )
 MakeConnection = Callable[[], ClientConnection]
 # Where Linux distributions keep what they trust, for a Python that was built elsewhere.
@@ -287,27 +287,15 @@ async def _exchange(connection: ClientConnection, head: bytes, request: HttpRequ
 
 
 def _head(at: HttpTarget, request: HttpRequest) -> bytes:
-    names, lines = _fields(request.headers)
-    own = [line for name, line in _DEFAULTS if name not in names]
-    if "host" not in names:
-        own.append(b"host: %b\r\n" % at.authority)
-    if request.body is not None:
-        own.append(b"content-length: %d\r\n" % len(request.body))
-    elif request.method not in _SAFE:
-        own.append(b"content-length: 0\r\n")
-    method = _word(request.method).encode()
-    return b"%b %b HTTP/1.1\r\n%b%b\r\n" % (method, at.path, b"".join(own), lines)
-
-
-def _fields(headers: Headers) -> tuple[Sequence[str], bytes]:
-    names = [_name(name) for name, _ in headers]
-    lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
-    count = len(names)
-    if lines.count("\n") != count or lines.count("\r") != count or "\0" in lines:
+    names, values = zip(*request.headers, strict=True) if request.headers else ((), ())
+    body = request.body
+    template, breaks = _template(request.method, names, body is not None)
+    head = template % (at.path, at.authority, len(body or b""), *values)
+    if head.count("\n") != breaks or head.count("\r") != breaks or "\0" in head:
         # Not which: it may be a credential.
         raise Unreachable("a header's value holds a line break; HTTP has no place for it", reason="protocol")
     try:
-        return names, lines.encode()
+        return head.encode()
     except UnicodeEncodeError:
         # Not with its cause, which holds all of them.
         raise Unreachable(
@@ -316,18 +304,33 @@ def _fields(headers: Headers) -> tuple[Sequence[str], bytes]:
 
 
 @lru_cache(maxsize=512)
+def _template(method: str, names: tuple[str, ...], has_body: bool) -> tuple[str, int]:
+    """The head of a request that has these headers, and how many line breaks it has.
+
+    Blank are its path, host and length, and the values of the headers: all else is the same again and again.
+    """
+    given = "".join([f"{_name(name)}: %s\r\n" for name in names])
+    lower = {name.lower() for name in names}
+    own = [line for name, line in _DEFAULTS if name not in lower]
+    # Where a line is left out, `%.0s` takes its value and writes nothing.
+    own.append("%.0s" if "host" in lower else "host: %s\r\n")
+    own.append("content-length: %s\r\n" if has_body or method not in _SAFE else "%.0s")
+    template = f"{_word(method)} %s HTTP/1.1\r\n{''.join(own)}{given}\r\n"
+    return template, template.count("\n")
+
+
 def _name(name: str) -> str:
-    lower = _word(name).lower()
-    if lower in _OURS:
-        raise Unreachable(f"the header {lower} is the HTTP client's own", reason="protocol")
-    return lower
+    word = _word(name)
+    if name.lower() in _OURS:
+        raise Unreachable(f"the header {name.lower()} is the HTTP client's own", reason="protocol")
+    return word
 
 
-@lru_cache(maxsize=512)
 def _word(text: str) -> str:
+    """A method or the name of a header, as a template has it."""
     if _TOKEN.fullmatch(text) is None:
         raise Unreachable("a method or the name of a header holds what HTTP cannot", reason="protocol")
-    return text
+    return text.replace("%", "%%")
 
 
 @lru_cache(maxsize=2)

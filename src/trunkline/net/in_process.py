@@ -29,7 +29,7 @@ class InProcessHttpClient:
     def __init__(self, app: App, *, base: str = BASE) -> None:
         self._app = app
         self._origin = target(base).origin if base else ""
-        if base and target(base).path != b"/":
+        if base and target(base).path != "/":
             raise Misuse(f"base is an origin such as {BASE}, without a path")
         self._requests: dict[InProcessResponse, asyncio.Task[None]] = {}
 
@@ -166,10 +166,10 @@ class InProcessResponse:
 
 
 def _scope(at: HttpTarget, request: HttpRequest) -> dict[str, Any]:
-    raw_path, _, query = at.path.partition(b"?")
+    raw_path, _, query = at.path.encode().partition(b"?")
     headers = [(name.lower().encode(), value.encode()) for name, value in request.headers]
     if not any(name == b"host" for name, _ in headers):
-        headers.insert(0, (b"host", at.authority))
+        headers.insert(0, (b"host", at.authority.encode()))
     if request.body is not None:
         headers.append((b"content-length", b"%d" % len(request.body)))
     return {
