@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trunkline.errors import TimedOut, Unreachable
-from trunkline.net.http import UNREAD_BYTES, Body, Chunks
+from trunkline.net.http import UNREAD_BYTES, Body
 
 
 def run(work: Any) -> Any:
@@ -28,11 +28,11 @@ def test_what_is_there_is_given_at_once_and_together() -> None:
         body = made()
         for piece in (b"a", b"b", b"c"):
             assert body.feed(piece) is False
-        assert await body.next() == b"abc"
+        assert await anext(body) == b"abc"
         body.feed(b"d")
         body.end()
-        assert [chunk async for chunk in Chunks(body, None)] == [b"d"]
-        assert await body.next() == b""
+        assert [chunk async for chunk in body] == [b"d"]
+        assert [chunk async for chunk in body.chunks(5)] == []
 
     run(work)
 
@@ -43,7 +43,7 @@ def test_too_much_unread_is_said_and_reading_makes_room() -> None:
         body = made(lambda: rooms.append(1))
         assert body.feed(b"x" * UNREAD_BYTES) is False
         assert body.feed(b"x") is True
-        assert len(await body.next()) == UNREAD_BYTES + 1
+        assert len(await anext(body)) == UNREAD_BYTES + 1
         assert rooms == [1]
         body.end()
         assert await body.read(10) == b""
@@ -59,9 +59,9 @@ def test_an_error_comes_after_what_was_good() -> None:
         body.feed(b"good")
         body.end(Unreachable("cut", reason="protocol"))
         body.end()
-        assert await body.next() == b"good"
+        assert await anext(body) == b"good"
         with pytest.raises(Unreachable, match="cut"):
-            await body.next()
+            await anext(body)
         with pytest.raises(Unreachable, match="cut"):
             await body.read(100)
 
@@ -95,22 +95,22 @@ def test_each_piece_starts_the_silence_anew() -> None:
         taken = b""
         with pytest.raises(TimedOut):
             while True:
-                taken += await body.next(0.05)
+                taken += await anext(body.chunks(0.05))
         assert taken == b"...."
         assert loop.time() - begun >= 0.12 + 0.05 - 0.005
         # A shorter patience than that of the timer which is set.
         body.feed(b"x")
-        await body.next(5)
+        await anext(body.chunks(5))
         with pytest.raises(TimedOut):
-            await body.next(0.01)
-        waiting = asyncio.ensure_future(body.next(5))
+            await anext(body.chunks(0.01))
+        waiting = asyncio.ensure_future(body.chunks(5).__anext__())
         await asyncio.sleep(0)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
         begun = loop.time()
         with pytest.raises(TimedOut):
-            await body.next(0.01)
+            await anext(body.chunks(0.01))
         assert loop.time() - begun < 5
         body.end()
 
@@ -121,10 +121,10 @@ def test_a_timer_that_fires_when_nobody_waits() -> None:
     async def work() -> None:
         body = made()
         asyncio.get_running_loop().call_soon(body.feed, b"x")
-        assert await body.next(0.01) == b"x"
+        assert await anext(body.chunks(0.01)) == b"x"
         await asyncio.sleep(0.02)
         body.feed(b"y")
-        assert await body.next(0.01) == b"y"
+        assert await anext(body.chunks(0.01)) == b"y"
         body.drop()
         body.drop()
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 import httptools
 
 from trunkline.errors import Unreachable
-from trunkline.net.http import Body, Chunks
+from trunkline.net.http import Body
 
 if TYPE_CHECKING:
     from trunkline.net.pool import ConnectionPool
@@ -43,10 +43,10 @@ class SocketResponse:
         self._refuse_packed()
         return await self.body.read(limit, idle_s)
 
-    def chunks(self, *, idle_s: float | None = None) -> Chunks:
+    def chunks(self, *, idle_s: float | None = None) -> Body:
         """See `HttpResponse`."""
         self._refuse_packed()
-        return Chunks(self.body, idle_s)
+        return self.body.chunks(idle_s)
 
     @property
     def is_read(self) -> bool:
@@ -55,7 +55,7 @@ class SocketResponse:
 
     def _refuse_packed(self) -> None:
         # Unpacking could make any size of it, and taking it as it is would make nonsense of it.
-        if not self.body.is_empty and self.headers.get("content-encoding", "identity").lower() != "identity":
+        if self.headers.get("content-encoding", "identity").lower() != "identity" and not self.body.is_empty:
             host = self._connection.host
             raise Unreachable(
                 f"{host}: the answer is packed, though nobody asked for that", reason="protocol"
@@ -118,8 +118,11 @@ class ClientConnection(asyncio.Protocol):
 
     # What the pool and the HTTP client do.
 
-    def ask(self, head: bytes, body: bytes | None, is_head: bool) -> asyncio.Future[SocketResponse]:
-        """Send a request; done when the head of its answer is there."""
+    async def ask(self, head: bytes, body: bytes | None, is_head: bool) -> SocketResponse:
+        """Send a request; gives its answer when the head of that is there.
+
+        Whoever does not wait for it costs the connection, unless it came after all: then others are served.
+        """
         self._taken = self._carried = self._since = 0
         self._interim = self._done = self._keep = self._endless = self.spoke = False
         self._is_head = is_head
@@ -135,12 +138,12 @@ class ClientConnection(asyncio.Protocol):
         else:
             transport.write(head)
             transport.write(body)
-        return waiter
-
-    def give_up(self, waiter: asyncio.Future[SocketResponse]) -> None:
-        """Give up an answer that nobody waits for. If it came after all, the connection can serve others."""
-        if self._waiter is waiter:
-            self.abort()
+        try:
+            return await waiter
+        except BaseException:
+            if self._waiter is waiter:
+                self.abort()
+            raise
 
     def is_fresh(self) -> bool:
         """Whether it can still be used, as far as the kernel knows: the event loop may not have heard yet."""
@@ -174,8 +177,9 @@ class ClientConnection(asyncio.Protocol):
             self.abort()
             return
         self.spoke = True
-        self._taken += len(data)
-        self._since += len(data)
+        size = len(data)
+        self._taken += size
+        self._since += size
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -188,7 +192,7 @@ class ClientConnection(asyncio.Protocol):
                 self._settle(self._keep)
             elif self._taken > HEAD_LIMIT + OVERHEAD * self._carried:
                 self._break(f"the answer's head is over {HEAD_LIMIT} bytes")
-            elif self._since > HEAD_LIMIT + len(data):
+            elif self._since > HEAD_LIMIT + size:
                 # The parser gathers a trailer whole, however long the body before it was.
                 self._break(f"what follows the answer's body is over {HEAD_LIMIT} bytes")
 
@@ -246,8 +250,8 @@ class ClientConnection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         """A head is complete: whoever waits has its response."""
-        headers = cast("dict[str, str]", self._headers)
-        self._headers = None
+        headers, self._headers = self._headers, None
+        assert headers is not None
         if self._taken > HEAD_LIMIT and sum(len(n) + len(v) + 4 for n, v in headers.items()) > HEAD_LIMIT:
             # It came to its end within one read, before anybody could cut it short.
             raise OverflowError("a long head")
@@ -312,7 +316,8 @@ class ClientConnection(asyncio.Protocol):
         self._waiter = self._body = None
         # An answer that came before all of the request was sent says that the rest is not wanted.
         if keep and not self._blocked and self._transport is not None and not self._transport.is_closing():
-            self._read_on()
+            if self._paused:
+                self._read_on()
             self._pool.settle(self, True)
             return
         if self._transport is not None:

@@ -197,8 +197,10 @@ async def _read(body: Body, limit: int, body_s: float | None) -> tuple[bytes, bo
     found, is_whole = bytearray(), False
     with suppress(TimeoutError):
         async with asyncio.timeout(body_s):
-            while len(found) <= limit and (piece := await body.next()):
+            async for piece in body:
                 found += piece
+                if len(found) > limit:
+                    break
             is_whole = len(found) <= limit
     return bytes(found[:limit]), is_whole
 

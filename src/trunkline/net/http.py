@@ -92,6 +92,7 @@ class Body:
 
     __slots__ = (
         "_error",
+        "_idle_s",
         "_loop",
         "_name",
         "_pieces",
@@ -115,6 +116,7 @@ class Body:
         # One timer for all the waits of a body: making one costs more than the wait itself.
         self._timer: asyncio.TimerHandle | None = None
         self._until = 0.0
+        self._idle_s: float | None = None
         # Nothing more will come.
         self.whole = False
 
@@ -126,13 +128,14 @@ class Body:
     @property
     def is_read(self) -> bool:
         """Whether all of it has come, and was read."""
-        return self.is_empty and self._error is None
+        return self.whole and not self._pieces and self._error is None
 
     def feed(self, piece: bytes) -> bool:
         """Add a piece that has come; true when too much lies here unread."""
         self._pieces.append(piece)
         self._size += len(piece)
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
         return self._size > UNREAD_BYTES
 
     def end(self, error: Unreachable | None = None) -> None:
@@ -140,11 +143,11 @@ class Body:
         if not self.whole:
             self.whole = True
             self._error = error
-            self._room = _nothing
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-            self._wake()
+            if self._waiter is not None:
+                self._wake()
 
     def drop(self) -> None:
         """Forget what has come: nobody will read it."""
@@ -171,17 +174,24 @@ class Body:
             raise self._error
         return self._take()
 
-    async def next(self, idle_s: float | None = None) -> bytes:
-        """The bytes that have come since, at least one; empty at the end. Raises as `read` does."""
+    def chunks(self, idle_s: float | None = None) -> Body:
+        """The body, to be iterated: the bytes that have come since, at least one. Raises as `read` does."""
+        self._idle_s = idle_s
+        return self
+
+    def __aiter__(self) -> Body:
+        return self
+
+    async def __anext__(self) -> bytes:
         while not self._pieces:
             if self.whole:
                 if self._error is not None:
                     raise self._error
-                return b""
-            await self._wait(idle_s)
-        taken = self._take()
-        self._room()
-        return taken
+                raise StopAsyncIteration
+            await self._wait(self._idle_s)
+        if not self.whole:
+            self._room()
+        return self._take()
 
     def _take(self) -> bytes:
         pieces = self._pieces
@@ -219,26 +229,3 @@ class Body:
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
-
-
-def _nothing() -> None:
-    pass
-
-
-class Chunks:
-    """Gives a body piece by piece, as it comes."""
-
-    __slots__ = ("_body", "_idle_s")
-
-    def __init__(self, body: Body, idle_s: float | None) -> None:
-        self._body = body
-        self._idle_s = idle_s
-
-    def __aiter__(self) -> Chunks:
-        return self
-
-    async def __anext__(self) -> bytes:
-        taken = await self._body.next(self._idle_s)
-        if not taken:
-            raise StopAsyncIteration
-        return taken

@@ -117,12 +117,15 @@ class SocketHttpClient:
         at, pool = self._routes.get(request.url) or self._route(request.url)
         head = _head(at, request)
         await pool.acquire()
-        connection = self._take_idle(pool)
+        if self._closed:
+            pool.release()
+            raise _closed()
+        connection, method = pool.take_idle(), request.method
         if connection is None:
             connection = await self._connect(pool)
-        elif request.method in _SAFE:
+        elif method in _SAFE:
             try:
-                return await _exchange(connection, head, request)
+                return await connection.ask(head, request.body, method == "HEAD")
             except Unreachable:
                 if connection.spoke:
                     raise
@@ -130,7 +133,7 @@ class SocketHttpClient:
             pool.close_idle()
             await pool.acquire()
             connection = await self._connect(pool)
-        return await _exchange(connection, head, request)
+        return await connection.ask(head, request.body, method == "HEAD")
 
     async def close(self) -> None:
         """See `HttpClient`. Whoever still waits for a response hears that there will be none."""
@@ -183,12 +186,6 @@ class SocketHttpClient:
             del self._pools[pool.at.origin]
         # Some of them lead to what is gone.
         self._routes.clear()
-
-    def _take_idle(self, pool: ConnectionPool) -> ClientConnection | None:
-        if self._closed:
-            pool.release()
-            raise _closed()
-        return pool.take_idle()
 
     async def _connect(self, pool: ConnectionPool) -> ClientConnection:
         """A new connection; the permit to have it is given back where there is none."""
@@ -277,25 +274,15 @@ async def _first_to_answer(
     raise failure
 
 
-async def _exchange(connection: ClientConnection, head: bytes, request: HttpRequest) -> SocketResponse:
-    waiter = connection.ask(head, request.body, request.method == "HEAD")
-    try:
-        return await waiter
-    except BaseException:
-        connection.give_up(waiter)
-        raise
-
-
 def _head(at: HttpTarget, request: HttpRequest) -> bytes:
     names, values = zip(*request.headers, strict=True) if request.headers else ((), ())
-    body = request.body
-    template, breaks = _template(request.method, names, body is not None)
-    head = template % (at.path, at.authority, len(body or b""), *values)
-    if head.count("\n") != breaks or head.count("\r") != breaks or "\0" in head:
+    body, said = request.body, "".join(values)
+    template = _template(request.method, names, body is not None)
+    if "\n" in said or "\r" in said or "\0" in said:
         # Not which: it may be a credential.
         raise Unreachable("a header's value holds a line break; HTTP has no place for it", reason="protocol")
     try:
-        return head.encode()
+        return (template % (at.path, at.authority, len(body or b""), *values)).encode()
     except UnicodeEncodeError:
         # Not with its cause, which holds all of them.
         raise Unreachable(
@@ -304,10 +291,10 @@ def _head(at: HttpTarget, request: HttpRequest) -> bytes:
 
 
 @lru_cache(maxsize=512)
-def _template(method: str, names: tuple[str, ...], has_body: bool) -> tuple[str, int]:
-    """The head of a request that has these headers, and how many line breaks it has.
+def _template(method: str, names: tuple[str, ...], has_body: bool) -> str:
+    """The head of a request that has these headers, which is the same again and again but for its blanks.
 
-    Blank are its path, host and length, and the values of the headers: all else is the same again and again.
+    They are its path, host and length, and the values of the headers.
     """
     given = "".join([f"{_name(name)}: %s\r\n" for name in names])
     lower = {name.lower() for name in names}
@@ -315,8 +302,7 @@ def _template(method: str, names: tuple[str, ...], has_body: bool) -> tuple[str,
     # Where a line is left out, `%.0s` takes its value and writes nothing.
     own.append("%.0s" if "host" in lower else "host: %s\r\n")
     own.append("content-length: %s\r\n" if has_body or method not in _SAFE else "%.0s")
-    template = f"{_word(method)} %s HTTP/1.1\r\n{''.join(own)}{given}\r\n"
-    return template, template.count("\n")
+    return f"{_word(method)} %s HTTP/1.1\r\n{''.join(own)}{given}\r\n"
 
 
 def _name(name: str) -> str:

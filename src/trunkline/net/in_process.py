@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from trunkline.errors import Misuse, Unreachable
 from trunkline.net.egress import HttpTarget, target
-from trunkline.net.http import Body, Chunks, HttpRequest
+from trunkline.net.http import Body, HttpRequest
 
 log = logging.getLogger("trunkline.net")
 BASE = "http://localhost"
@@ -152,9 +152,9 @@ class InProcessResponse:
         """See `HttpResponse`."""
         return await self._body.read(limit, idle_s)
 
-    def chunks(self, *, idle_s: float | None = None) -> Chunks:
+    def chunks(self, *, idle_s: float | None = None) -> Body:
         """See `HttpResponse`."""
-        return Chunks(self._body, idle_s)
+        return self._body.chunks(idle_s)
 
     async def close(self) -> None:
         """See `HttpResponse`."""
