@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from typing import cast
 
 from msgspec import Struct
 
@@ -17,7 +16,7 @@ from trunkline.wire.answers import Notice
 from trunkline.wire.error_reader import read_http_error
 from trunkline.wire.frame_template import FrameTemplate
 from trunkline.wire.peer_card import Interface
-from trunkline.wire.sse import SseParser, SsePiece, Take
+from trunkline.wire.sse import SseParser
 from trunkline.wire.types import PushConfig, PushQuery
 
 # What one answer, and one event of a stream, may hold.
@@ -91,25 +90,20 @@ async def _whole(reply: HttpResponse, request: HttpRequest, call: Call) -> HttpA
 class HttpStream:
     """The events of a stream, each read by `read`; `come` are those that came together with the last.
 
-    An answer that is no stream is one event, read by `whole`.
+    An answer that is no stream is one event; `of_task`: a task was in the path.
     """
 
-    __slots__ = ("_call", "_chunks", "_closed", "_error", "_http_client", "_loop", "_parser", "_reply",
-                 "_request", "_template", "_whole", "come")  # fmt: skip
+    __slots__ = ("_call", "_chunks", "_closed", "_error", "_http_client", "_loop", "_of_task", "_parser",
+                 "_reply", "_request", "_template", "come")  # fmt: skip
 
     def __init__(
-        self,
-        http_client: HttpClient,
-        request: HttpRequest,
-        call: Call,
-        read: Read,
-        whole: Callable[[HttpAnswer], Notice],
+        self, http_client: HttpClient, request: HttpRequest, call: Call, read: Read, *, of_task: bool = False
     ) -> None:
         self.come: deque[Frame] = deque()
         self._http_client = http_client
         self._request = request
         self._call = call
-        self._whole = whole
+        self._of_task = of_task
         self._parser = SseParser(limit=LIMIT)
         self._template = FrameTemplate(read)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -142,7 +136,8 @@ class HttpStream:
                 if self._chunks is None:
                     await self._open()
                 while not come:
-                    self._take(await cast("AsyncIterator[bytes]", self._chunks).__anext__())
+                    assert self._chunks is not None
+                    self._take(await self._chunks.__anext__())
             except BaseException:
                 await self.aclose()
                 raise
@@ -166,17 +161,25 @@ class HttpStream:
         request, call = self._request, self._call
         self._loop = asyncio.get_running_loop()
         reply = self._reply = await self._http_client.open(request)
-        if 200 <= reply.status < 300 and _is_stream(reply):
+        kind = reply.headers.get("content-type", "")
+        if 200 <= reply.status < 300 and kind.lower().startswith(EVENTS):
             self._chunks = reply.chunks(idle_s=call.idle_s)
-        else:
-            frame = Frame(self._whole(await _whole(reply, request, call)))
-            await self.aclose()
-            self.come.append(frame)
+            return
+        answer = await _whole(reply, request, call)
+        if not answer.ok:
+            raise answer.refusal(of_task=self._of_task)
+        frame = Frame(self._template.read(answer.body))
+        await self.aclose()
+        self.come.append(frame)
 
     def _take(self, chunk: bytes) -> None:
         come, read = self.come, self._template.read
         try:
-            for piece in _pieces(self._parser, chunk, self._take_alike):
+            try:
+                pieces = self._parser.pieces(chunk, self._take_alike)
+            except TooLarge as error:
+                raise Unreadable(f"{error.message}, which is more than is read") from None
+            for piece in pieces:
                 data, own_id = piece.data, piece.own_id
                 try:
                     come.append(Frame(read(data), own_id if len(own_id) <= ID_LIMIT else ""))
@@ -222,14 +225,3 @@ class FoundStream:
 
 async def _close(reply: HttpResponse) -> None:
     await reply.close()
-
-
-def _is_stream(reply: HttpResponse) -> bool:
-    return reply.headers.get("content-type", "").lower().startswith(EVENTS)
-
-
-def _pieces(parser: SseParser, chunk: bytes, take: Take) -> list[SsePiece]:
-    try:
-        return parser.pieces(chunk, take)
-    except TooLarge as error:
-        raise Unreadable(f"{error.message}, which is more than is read") from None

@@ -189,13 +189,9 @@ class RestTransport:
         return answer
 
     def _follow(self, asked: RestRequest, call: Call, *, of_task: bool) -> HttpStream:
-        def whole(answer: HttpAnswer) -> Notice:
-            if not answer.ok:
-                raise answer.refusal(of_task=of_task)
-            return self._notice(answer)
-
         request = self._request(asked, self._stream_headers, call)
-        return HttpStream(self._http_client, request, call, partial(rest_notice, proto=self._is_proto), whole)
+        read = partial(rest_notice, proto=self._is_proto)
+        return HttpStream(self._http_client, request, call, read, of_task=of_task)
 
     def _request(self, asked: RestRequest, kept: Headers, call: Call) -> HttpRequest:
         body = () if asked.body is None else _BODY

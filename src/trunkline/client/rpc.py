@@ -173,14 +173,8 @@ class JsonRpcTransport:
 
     def _follow(self, method: str, params: bytes, call: Call) -> HttpStream:
         request_id, body = self._envelope(method, params)
-
-        def whole(answer: HttpAnswer) -> Notice:
-            if not answer.ok:
-                raise answer.refusal()
-            return rpc_notice(answer.body, request_id)
-
         request = HttpRequest("POST", self._url, (*self._stream_headers, *call.headers), body)
-        return HttpStream(self._http_client, request, call, partial(rpc_notice, request_id=request_id), whole)
+        return HttpStream(self._http_client, request, call, partial(rpc_notice, request_id=request_id))
 
     def _envelope(self, method: str, params: bytes) -> tuple[str, bytes]:
         self._count += 1
