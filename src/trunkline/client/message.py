@@ -76,7 +76,8 @@ def compose(content: Content, said: Sending, *, wait: bool = True) -> SendReques
     Raises:
         Misuse: the content is nothing that can be said, or nothing at all.
     """
-    parts = parts_of(content)
+    whole = content if isinstance(content, Message) else _BLANK
+    parts = whole.parts or parts_of(content)
     if not parts:
         raise Misuse("content is empty; a message has at least one part")
     told = said.get
@@ -84,7 +85,6 @@ def compose(content: Content, said: Sending, *, wait: bool = True) -> SendReques
     named: Metadata | None = {"skillHint": skill, "skillId": skill} if skill else None
     if question := told("question"):
         named = {**(named or {}), **question_metadata(question)}
-    whole = content if isinstance(content, Message) else _BLANK
     message = Message(
         told("message_id") or whole.message_id or new_id(),
         told("context_id") or whole.context_id,

@@ -179,8 +179,8 @@ class JsonRpcTransport:
     def _envelope(self, method: str, params: bytes) -> tuple[str, bytes]:
         self._count += 1
         request_id = f"{self._ids}-{self._count}"
-        body = b'{"jsonrpc":"2.0","id":"%b","method":"%b","params":%b}'
-        return request_id, body % (request_id.encode(), method.encode(), params)
+        start = f'{{"jsonrpc":"2.0","id":"{request_id}","method":"{method}","params":'
+        return request_id, start.encode() + params + b"}"
 
 
 def _absent(operation: Operation, method: str, refused: MethodNotFound) -> Refused:

@@ -76,16 +76,15 @@ class AgentSession:
     def deduplicates(self) -> bool:
         """Whether the agent knows a message that comes twice."""
         said = self.options.deduplicates
-        return self._declares_idempotence if said is None else said
+        if said is not None:
+            return said
+        # Asked with every message; the card changes once in a while.
+        return self._declared if self.negotiation.known is self._judged else self._declares_idempotence()
 
-    @property
     def _declares_idempotence(self) -> bool:
-        card = self.negotiation.known
-        if card is not None and card is not self._judged:
-            # Asked with every message; the card changes once in a while.
-            self._judged = card
-            self._declared = any(one.uri == IDEMPOTENT_SEND for one in card.extensions)
-        return card is not None and self._declared
+        card = self._judged = self.negotiation.known
+        self._declared = card is not None and any(one.uri == IDEMPOTENT_SEND for one in card.extensions)
+        return self._declared
 
     @property
     def follows_safely(self) -> bool:
@@ -93,7 +92,7 @@ class AgentSession:
 
         Agents on the SDK of 0.3 record for each stream what the task makes, so that they store it twice.
         """
-        return self.negotiation.version.startswith("1") or self._declares_idempotence
+        return self.negotiation.version.startswith("1") or self._declares_idempotence()
 
     async def ready(self, deadline: float | None = None) -> Transport:
         """The way to speak to it, found and chosen if that has not been done; no work is asked for yet."""
@@ -202,7 +201,8 @@ class AgentSession:
     def fine(self) -> None:
         """Note that the agent has answered."""
         self.negotiation.proven = True
-        self._forgive()
+        if self._troubled:
+            self._forgive()
 
     def _forgive(self) -> None:
         if self._troubled:

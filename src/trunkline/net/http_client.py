@@ -275,7 +275,7 @@ async def _first_to_answer(
 
 
 def _head(at: HttpTarget, request: HttpRequest) -> bytes:
-    names, values = zip(*request.headers, strict=True) if request.headers else ((), ())
+    names, values = zip(*request.headers) if request.headers else ((), ())  # noqa: B905 - all are pairs
     body, said = request.body, "".join(values)
     template = _template(request.method, names, body is not None)
     if "\n" in said or "\r" in said or "\0" in said:
