@@ -81,7 +81,7 @@ def read_notice(given: bytes | Raw, *, proto: bool = False) -> Notice:
         notice = read_decoded(_answer_decoder.decode(body), proto=proto)
     except DECODE_ERRORS:
         notice = None
-    return _read_leniently(body, proto=proto) if notice is None else notice
+    return _read_leniently(body, proto) if notice is None else notice
 
 
 def read_decoded(raw: RawAnswer, *, proto: bool = False) -> Notice | None:
@@ -103,31 +103,31 @@ def read_decoded(raw: RawAnswer, *, proto: bool = False) -> Notice | None:
             if wrapped.count(None) != 3:
                 return None
             if artifact is not None:
-                return _artifact_update(artifact, proto=proto or artifact.final is not None)
+                return _artifact_update(artifact, proto or artifact.final is not None)
             if status is not None:
                 # Only the proto of 0.3 has `final` inside a wrapper.
-                return _status_update(status, proto=proto or status.final is not None)
+                return _status_update(status, proto or status.final is not None)
             if task is not None:
-                return _task(task, proto=proto)
-            return None if message is None else Notice(_message(message, "", proto=proto))
+                return _task(task, proto)
+            return None if message is None else Notice(_message(message, "", proto))
     if kind is _ARTIFACT:
-        return _artifact_update(raw, proto=proto)
+        return _artifact_update(raw, proto)
     if kind is _STATUS:
-        return _status_update(raw, proto=proto)
+        return _status_update(raw, proto)
     # Members that a message does not have are kept with it, so the lenient reader must see them.
-    return _task(raw, proto=proto) if kind is _TASK else None
+    return _task(raw, proto) if kind is _TASK else None
 
 
-def _read_leniently(body: bytes, *, proto: bool) -> Notice:
+def _read_leniently(body: bytes, proto: bool) -> Notice:
     kind, inner = _recognised(body)
     if kind is _AnswerKind.MESSAGE:
-        return Notice(_message(read_params(_message_decoder, RawMessage, inner), "", proto=proto))
+        return Notice(_message(read_params(_message_decoder, RawMessage, inner), "", proto))
     if kind is _AnswerKind.TASK:
-        return _task(read_params(_task_decoder, RawTask, inner), proto=proto)
+        return _task(read_params(_task_decoder, RawTask, inner), proto)
     raw = read_params(_update_decoder, RawUpdate, inner)
     proto = proto or (inner is not body and raw.final is not None)
     read = _status_update if kind is _AnswerKind.STATUS else _artifact_update
-    return read(raw, proto=proto)
+    return read(raw, proto)
 
 
 def _recognised(body: bytes) -> tuple[_AnswerKind, bytes]:
@@ -156,51 +156,50 @@ def _recognised(body: bytes) -> tuple[_AnswerKind, bytes]:
     raise InvalidParams("must have exactly one of task, message, statusUpdate and artifactUpdate, or be one")
 
 
-def _task(raw: RawTask | RawAnswer, *, proto: bool) -> Notice:
-    status = _status(raw.status, proto=proto)
+def _task(raw: RawTask | RawAnswer, proto: bool) -> Notice:
+    status = _status(raw.status, proto)
     if status.message is None and raw.message is not None:
-        said = _status_message(raw.message, "message.", proto=proto)
+        said = _status_message(raw.message, "message.", proto)
         status = TaskStatus(status.state, said, status.timestamp)
     task = Task(
         _task_id(raw.id, "id"),
         raw.context_id or "",
         status,
-        _artifacts(raw.artifacts, proto=proto) if raw.artifacts else (),
-        tuple(
-            [
-                _message(message, f"history[{place}].", proto=proto)
-                for place, message in enumerate(raw.history or ())
-            ]
-        ),
+        _artifacts(raw.artifacts, proto) if raw.artifacts else (),
+        _history(raw.history, proto) if raw.history else (),
         raw.metadata,
     )
     return Notice(task, task.artifacts)
 
 
-def _status_update(raw: RawUpdate, *, proto: bool) -> Notice:
+def _history(raws: tuple[RawMessage, ...], proto: bool) -> tuple[Message, ...]:
+    return tuple([_message(raw, f"history[{place}].", proto) for place, raw in enumerate(raws)])
+
+
+def _status_update(raw: RawUpdate, proto: bool) -> Notice:
     update = StatusUpdate(
         _task_id(raw.task_id or raw.id, "taskId"),
         raw.context_id or "",
-        _status(raw.status, proto=proto),
+        _status(raw.status, proto),
         raw.metadata,
     )
-    artifacts = _artifacts(raw.artifacts, proto=proto) if raw.artifacts else ()
+    artifacts = _artifacts(raw.artifacts, proto) if raw.artifacts else ()
     if raw.artifact is not None:
-        one = _artifact(raw.artifact, "artifact", 0, proto=proto)
+        one = _artifact(raw.artifact, "artifact.parts", 0, proto)
         # Who sends both repeats in the one what is also among the many.
         if all([one.artifact_id != other.artifact_id for other in artifacts]):
             artifacts = (*artifacts, one)
     return Notice(update, artifacts, raw.final or False)
 
 
-def _artifact_update(raw: RawUpdate, *, proto: bool) -> Notice:
+def _artifact_update(raw: RawUpdate, proto: bool) -> Notice:
     given = raw.artifact
     if given is None:
         raise InvalidParams("artifact is missing", field="artifact")
     update = ArtifactUpdate(
         _task_id(raw.task_id or raw.id, "taskId"),
         raw.context_id or "",
-        _artifact(given, "artifact", 0, proto=proto),
+        _artifact(given, "artifact.parts", 0, proto),
         (given.append if raw.append is None else raw.append) or False,
         (given.last_chunk if raw.last_chunk is None else raw.last_chunk) or False,
         raw.metadata,
@@ -216,41 +215,39 @@ def _task_id(given: str | None, field: str) -> str:
     return name if 0 < len(name) <= ID_LIMIT and name.isprintable() else check_id(name, field)
 
 
-def _status(raw: RawStatus | str | None, *, proto: bool) -> TaskStatus:
+def _status(raw: RawStatus | str | None, proto: bool) -> TaskStatus:
     if raw is None:
         raise InvalidParams("status is missing", field="status")
+    field = "status.state"
     if isinstance(raw, str):
         raw, field = RawStatus(state=raw), "status"
-    else:
-        field = "status.state"
-    state = state_named(raw.state or "")
+    state = state_named(raw.state) if raw.state else None
     if state is None:
         what = f": {raw.state!r} is no state of a task" if raw.state else " is missing"
         raise InvalidParams(f"{field}{what}", field=field)
     said = raw.message
-    message = None if said is None else _status_message(said, "status.message.", proto=proto)
+    message = None if said is None else _status_message(said, "status.message.", proto)
     return TaskStatus(state, message, raw.timestamp or "")
 
 
-def _status_message(said: RawMessage | str, path: str, *, proto: bool) -> Message:
+def _status_message(said: RawMessage | str, path: str, proto: bool) -> Message:
     if isinstance(said, str):
         said = RawMessage(parts=(RawPart(text=said),), role=Role.AGENT.value)
-    return _message(said, path, proto=proto)
+    return _message(said, path, proto)
 
 
-def _message(raw: RawMessage, path: str, *, proto: bool) -> Message:
+def _message(raw: RawMessage, path: str, proto: bool) -> Message:
     # Agents leave out what a caller may not: an id, a role, even parts.
-    parts = raw.parts or ()
-    where = f"{path}parts"
+    parts, where = raw.parts, "parts"
     if not parts and raw.content:
         # Only the proto of 0.3 calls them so.
-        parts, where, proto = raw.content, f"{path}content", True
+        parts, where, proto = raw.content, "content", True
     return Message(
         raw.message_id or "",
         raw.context_id or "",
         plain_task_id(raw.task_id) if raw.task_id else "",
         role_named(raw.role or ""),
-        _parts(parts, where, proto=proto),
+        _parts(parts, f"{path}{where}", proto) if parts else (),
         raw.metadata,
         raw.extensions or (),
         raw.reference_task_ids or (),
@@ -258,23 +255,25 @@ def _message(raw: RawMessage, path: str, *, proto: bool) -> Message:
     )
 
 
-def _artifacts(raws: tuple[RawArtifact, ...], *, proto: bool) -> tuple[Artifact, ...]:
+def _artifacts(raws: tuple[RawArtifact, ...], proto: bool) -> tuple[Artifact, ...]:
     return tuple(
-        [_artifact(raw, f"artifacts[{place}]", place, proto=proto) for place, raw in enumerate(raws)]
+        [_artifact(raw, f"artifacts[{place}].parts", place, proto) for place, raw in enumerate(raws)]
     )
 
 
-def _artifact(raw: RawArtifact, path: str, place: int, *, proto: bool) -> Artifact:
-    place = place if raw.index is None else raw.index
+def _artifact(raw: RawArtifact, where: str, place: int, proto: bool) -> Artifact:
+    """An artifact; `where` is the path of its parts, and its place stands for an id that is missing."""
     return Artifact(
-        raw.artifact_id or f"artifact-{place}",
+        raw.artifact_id or f"artifact-{place if raw.index is None else raw.index}",
         raw.name or "",
         raw.description or "",
-        _parts(raw.parts or (), f"{path}.parts", proto=proto),
+        _parts(raw.parts, where, proto) if raw.parts else (),
         raw.metadata,
         raw.extensions or (),
     )
 
 
-def _parts(raws: tuple[RawPart, ...], path: str, *, proto: bool) -> tuple[Part, ...]:
+def _parts(raws: tuple[RawPart, ...], path: str, proto: bool) -> tuple[Part, ...]:
+    if len(raws) == 1:
+        return (read_part(raws[0], path, 0, proto=proto),)
     return tuple([read_part(raw, path, index, proto=proto) for index, raw in enumerate(raws)])

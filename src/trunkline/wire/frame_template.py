@@ -69,10 +69,10 @@ class FrameTemplate:
     def run(self, events: bytes, made: Callable[[Notice, str], F]) -> list[F]:
         """Many events at once: what `made` gives for each and its id, if all fit the template; else nothing.
 
-        Between them are blank lines, and each has a number for an id.
+        Between them are blank lines, each has a number for an id, and the first begins with it.
         """
         before, after, begin, update = self._before, self._after, self._begin, self._update
-        if not (events.startswith(b"id: ") and events.endswith(after)):
+        if not events.endswith(after):
             return []
         found: list[F] = []
         try:

@@ -53,8 +53,8 @@ class SsePiece(Struct, frozen=True, gc=False):
     own_id: str = ""
 
 
-# Is offered whole events as they stand, with a blank line between them; it takes all, and gives the id of the
-# last, or none.
+# Is offered whole events as they stand, with blank lines between them and an id as the first line;
+# it takes all, and gives the id of the last, or none.
 Take = Callable[[bytes], str]
 
 
@@ -120,14 +120,14 @@ class SseParser:
             chunk = self._taken() + chunk
         whole, end, rest = chunk.rpartition(b"\n\n")
         found: list[SsePiece] = []
-        if end and take is not None and (last := take(whole)):
+        if end and take is not None and whole.startswith(b"id: ") and (last := take(whole)):
             self._id = last
         elif end:
             # Nearly all are an id and one line of data.
-            first, *others = (b"\n\n" + whole).split(b"\n\nid: ")
-            for block in first[2:].split(b"\n\n") if first else ():
+            blocks = (b"\n\n" + whole).split(b"\n\nid: ")
+            for block in blocks[0][2:].split(b"\n\n") if blocks[0] else ():
                 self._block(block, found)
-            for block in others:
+            for block in blocks[1:]:
                 head, _, data = block.partition(b"\ndata: ")
                 if data and _LF not in data and (head.isdigit() or _is_one_line(head)):
                     self._id = own = head.decode("utf-8", "replace")
@@ -144,8 +144,9 @@ class SseParser:
             found.append(SsePiece(block[6:], self._id, "message", self._retry))
             return
         for line in block.split(b"\n"):
-            self._line(line, found)
-        self._line(b"", found)
+            self._field(line)
+        if self._data or self._event or self._own_id:
+            self._dispatch(found)
 
     def _keep(self, rest: bytes) -> list[SsePiece]:
         self._pending.append(rest)
@@ -186,10 +187,11 @@ class SseParser:
         if not line:
             self._dispatch(found)
             return
-        name, _, value = line.partition(b":")
-        self._field(name, value.removeprefix(b" "))
+        self._field(line)
 
-    def _field(self, name: bytes, value: bytes) -> None:
+    def _field(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
         if name == b"data":
             self._data.append(value)
             self._data_size += len(value) + 1
