@@ -51,12 +51,12 @@ class PartialArtifact:
 
     __slots__ = ("artifact", "headless", "in_pieces", "parts", "told")
 
-    def __init__(self, artifact: Artifact, *, headless: bool = False) -> None:
+    def __init__(self, artifact: Artifact, headless: bool) -> None:
         self.artifact = artifact
         # Its beginning came before all that is known here.
         self.headless = headless
-        self.parts: list[Part] = list(artifact.parts)
-        self.told: list[str] = [artifact_text(artifact)]
+        self.parts = [*artifact.parts]
+        self.told = [artifact_text(artifact)]
         self.in_pieces = False
 
     def whole(self) -> Artifact:
@@ -127,7 +127,7 @@ class Assembler:
         self.doubtful = False
         # More than a doubt: frames came too late, or some never did.
         self.damaged = False
-        self._place = _number(after)
+        self._place = _number(after) if after else None
         # Whoever asks for what came after an event has the beginning already.
         self._is_rest = bool(after)
         # Whether the status came with the whole task.
@@ -186,20 +186,18 @@ class Assembler:
     def take(self, frame: Frame) -> tuple[Update, ...]:
         """What a frame brings: nothing if it has come before."""
         self.run = None
-        late = False
-        if frame.id:
-            if frame.id in self._seen:
-                return ()
-            late = self._count(frame.id)
-        notice = frame.notice
+        notice, given = frame.notice, frame.id
+        if given in self._seen:
+            return ()
+        late = given != "" and self._count(given)
         answer = notice.answer
+        if type(answer) is StatusUpdate:
+            return self._status(answer, notice, given, late)
         if type(answer) is ArtifactUpdate:
             self.damaged = self.damaged or late
-            return (self._artifact(answer, notice, frame.id),)
-        if type(answer) is StatusUpdate:
-            return self._status(answer, notice, frame.id, late=late)
+            return (self._artifact(answer, notice, given),)
         if type(answer) is Task:
-            return self._task(answer, notice, frame.id, late=late)
+            return self._task(answer, notice, given, late)
         assert type(answer) is Message
         before, self.message = self.message, answer
         if before is None or not answer.message_id or answer.message_id != before.message_id:
@@ -208,10 +206,10 @@ class Assembler:
             # All that was said so far once more: a frame that came twice, or a stream that was begun again.
             return ()
         self._pieces.extend(answer.parts)
-        self.size.take(Artifact(answer.message_id, parts=answer.parts), append=True)
+        self.size.take(Artifact(answer.message_id, parts=answer.parts), True)
         self.task_id = self.task_id or answer.task_id
         self.context_id = answer.context_id or self.context_id
-        return (Update("message", self._unsaid(text_of(answer)), None, notice, frame.id),)
+        return (Update("message", self._unsaid(text_of(answer)), None, notice, given),)
 
     def more(self, frame: Frame) -> Update | None:
         """What `take` would give, the short way, for what most frames are: the next piece of a text.
@@ -248,7 +246,7 @@ class Assembler:
         self.run = None
         before = self._known()
         self.status = task.status
-        found = self._task(task, Notice(task, task.artifacts), "", late=False)
+        found = self._task(task, Notice(task, task.artifacts), "", False)
         is_news = self._known() != before or any([update.text for update in found])
         return found if is_news else ()
 
@@ -260,8 +258,11 @@ class Assembler:
         self._seen.add(given)
         self.size.note(given)
         before = self._place
-        # Nearly always the next one.
-        place = before + 1 if before is not None and given == str(before + 1) else _number(given)
+        if before is not None and given == str(before + 1):
+            # Nearly always.
+            self._place, self._skipped, self.last_id = before + 1, False, given
+            return False
+        place = _number(given)
         if place is None or before is None or place > before:
             # What is between may be nothing: not every event of a task is on the wire.
             self._skipped = place is not None and before is not None and place > before + 1
@@ -277,10 +278,10 @@ class Assembler:
         self.context_id = self.context_id or update.context_id
         if self.ended:
             self.doubtful = True
-        self.size.take(artifact, append=update.append)
+        self.size.take(artifact, update.append)
         partial = self._artifacts.get(artifact.artifact_id)
         if partial is None:
-            text = self._new(artifact, headless=update.append and self._is_rest)
+            text = self._new(artifact, update.append and self._is_rest)
             # The beginning of it was missed.
             self.doubtful = self.doubtful or update.append
             self.damaged = self.damaged or update.append
@@ -295,37 +296,43 @@ class Assembler:
             text = artifact_text(artifact) if new is None else new
         return Update("artifact", text, None, notice, place)
 
-    def _new(self, artifact: Artifact, *, headless: bool = False) -> str:
+    def _new(self, artifact: Artifact, headless: bool = False) -> str:
         """Keep an artifact that was not known; the words of it that statuses have not told."""
-        partial = PartialArtifact(artifact, headless=headless)
+        partial = PartialArtifact(artifact, headless)
         self._artifacts[artifact.artifact_id] = partial
         return self._unsaid(partial.told[0])
 
-    def _status(self, update: StatusUpdate, notice: Notice, place: str, *, late: bool) -> tuple[Update, ...]:
+    def _status(self, update: StatusUpdate, notice: Notice, place: str, late: bool) -> tuple[Update, ...]:
         self.task_id = update.task_id
         self.context_id = update.context_id or self.context_id
-        told: list[Update] = []
-        for artifact in notice.artifacts:
-            one = ArtifactUpdate(update.task_id, update.context_id, artifact)
-            found = self._artifact(one, Notice(one, (artifact,)), "")
-            if found.text or artifact_text(artifact) == "":
-                told.append(found)
-        if not self._believed(update.status, late=late):
-            return tuple(told)
+        beside = self._beside(update, notice.artifacts) if notice.artifacts else ()
+        status = update.status
+        if not self._believed(status, late):
+            return beside
+        state, message = status.state, status.message
         # Before an end it may be on its way.
-        if self._skipped and update.status.state in RESTING:
+        if self._skipped and state in RESTING:
             self.doubtful = True
-        self.status = update.status
+        self.status = status
         self._is_whole = False
         if update.metadata:
             self._metadata = {**(self._metadata or {}), **update.metadata}
             self.size.describe(update.metadata)
-        message = update.status.message
         text = "" if message is None else self._said(text_of(message))
-        told.append(Update("status", text, update.status.state, notice, place))
-        if update.status.state in INTERRUPTED:
+        if state in INTERRUPTED:
             # What comes after a question may be the same again, and is news.
             self._status_text = self._spoken = ""
+        told = Update("status", text, state, notice, place)
+        return (*beside, told) if beside else (told,)
+
+    def _beside(self, update: StatusUpdate, artifacts: tuple[Artifact, ...]) -> tuple[Update, ...]:
+        """What artifacts tell that came with a status."""
+        told: list[Update] = []
+        for artifact in artifacts:
+            one = ArtifactUpdate(update.task_id, update.context_id, artifact)
+            found = self._artifact(one, Notice(one, (artifact,)), "")
+            if found.text or artifact_text(artifact) == "":
+                told.append(found)
         return tuple(told)
 
     def _said(self, text: str) -> str:
@@ -341,23 +348,36 @@ class Assembler:
 
     def _unsaid(self, text: str) -> str:
         """What is left of a text after the words that statuses have told, if it begins with them."""
+        if not self._status_text:
+            return text
         for known in (self._spoken, self._status_text):
             if known and text.startswith(known):
                 return text[len(known) :]
         return text
 
-    def _task(self, task: Task, notice: Notice, place: str, *, late: bool) -> tuple[Update, ...]:
+    def _task(self, task: Task, notice: Notice, place: str, late: bool) -> tuple[Update, ...]:
         """A snapshot; what it lacks of what was told stays, and what it says otherwise is told whole."""
+        status = task.status
         self.task_id = task.id
         self.context_id = task.context_id or self.context_id
         self._history = task.history or self._history
         self._metadata = task.metadata or self._metadata
-        if self._believed(task.status, late=late):
-            self.status = task.status
+        if self._believed(status, late):
+            self.status = status
             self._is_whole = True
+        text, others = "", ()
+        if (task.artifacts or self._artifacts) and not late:
+            text, others = self._made(task, place)
+        message = status.message
+        if message is not None and not text and not self._artifacts:
+            text = self._said(text_of(message))
+        return (Update("task", text, status.state, notice, place), *others)
+
+    def _made(self, task: Task, place: str) -> tuple[str, list[Update]]:
+        """The new words in the artifacts of a snapshot, and those artifacts that it tells otherwise."""
         news: list[str] = []
         others: list[Update] = []
-        for artifact in () if late else task.artifacts:
+        for artifact in task.artifacts:
             self.size.take(artifact)
             partial = self._artifacts.get(artifact.artifact_id)
             new = self._new(artifact) if partial is None else partial.replace(artifact)
@@ -368,12 +388,8 @@ class Assembler:
             # One that is new has a line of its own, with or without words.
             elif new or partial is None:
                 news.append(new)
-        if not late:
-            self._arrange(task)
-        message = task.status.message
-        said = message is not None and not self._artifacts
-        text = "\n".join(news) or (self._said(text_of(message)) if said else "")
-        return (Update("task", text, task.status.state, notice, place), *others)
+        self._arrange(task)
+        return "\n".join(news), others
 
     def _arrange(self, task: Task) -> None:
         """The artifacts in the order of a snapshot; those that it lacks stay, after them."""
@@ -385,7 +401,7 @@ class Assembler:
             placed = dict.fromkeys((*order, *known))
             self._artifacts = {one: known[one] for one in placed}
 
-    def _believed(self, status: TaskStatus, *, late: bool) -> bool:
+    def _believed(self, status: TaskStatus, late: bool) -> bool:
         """Whether a status is newer than the one that is known: an end is final."""
         known = self.status
         if known is None or late:

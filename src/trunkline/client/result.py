@@ -160,12 +160,18 @@ def text_of(message: Message | None) -> str:
     """The text of a message, its parts joined as they are."""
     if message is None:
         return ""
-    return "".join([part.text for part in message.parts if part.text is not None])
+    parts = message.parts
+    if len(parts) == 1:
+        return parts[0].text or ""
+    return "".join([part.text for part in parts if part.text is not None])
 
 
 def artifact_text(artifact: Artifact) -> str:
     """The text of an artifact, its parts joined as they are."""
-    return "".join([part.text for part in artifact.parts if part.text is not None])
+    parts = artifact.parts
+    if len(parts) == 1:
+        return parts[0].text or ""
+    return "".join([part.text for part in parts if part.text is not None])
 
 
 def report_type(part: Part) -> str:

@@ -45,7 +45,7 @@ class ResumePoint:
 
     __slots__ = ("_resumes", "_retries", "_streams", "_tries", "moved", "step")
 
-    def __init__(self, step: ResumeStep, *, streams: bool, retries: int) -> None:
+    def __init__(self, step: ResumeStep, streams: bool, retries: int) -> None:
         self.step = step
         # Whether anything new came by this step.
         self.moved = False

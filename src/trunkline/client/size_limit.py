@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET
 
-from trunkline.wire.types import Artifact, Metadata, Part
+from trunkline.wire.types import Artifact, Metadata
 
 # Far more than an agent's stored task may be when it is read.
 LIMIT = 128 << 20
@@ -22,7 +22,7 @@ class SizeLimit:
         self.total = 0
         self._known: dict[str, int] = {}
 
-    def take(self, artifact: Artifact, *, append: bool = False) -> None:
+    def take(self, artifact: Artifact, append: bool = False) -> None:
         """An artifact has come, in place of what was known of it or as more of it."""
         before = self._known.get(artifact.artifact_id, 0)
         now = _artifact(artifact) + (before if append else 0)
@@ -47,19 +47,15 @@ class SizeLimit:
 def _artifact(artifact: Artifact) -> int:
     weight = _PIECE + len(artifact.artifact_id) + len(artifact.name) + len(artifact.description)
     for part in artifact.parts:
-        weight += _part(part)
+        text = part.text or part.raw or part.url or ""
+        weight += _PIECE + len(text) + len(part.filename) + len(part.media_type)
+        if part.data is not UNSET:
+            weight += _data(part.data)
+        if part.metadata or part.extra:
+            weight += _data((part.metadata, part.extra))
     if artifact.extensions:
         weight += sum(map(len, artifact.extensions))
     return weight + (_data(artifact.metadata) if artifact.metadata else 0)
-
-
-def _part(part: Part) -> int:
-    weight = _PIECE + len(part.text or part.raw or part.url or "") + len(part.filename) + len(part.media_type)
-    if part.data is not UNSET:
-        weight += _data(part.data)
-    if part.metadata or part.extra:
-        weight += _data((part.metadata, part.extra))
-    return weight
 
 
 def _data(value: object) -> int:

@@ -34,9 +34,7 @@ class Stream:
         deadline: float | None = None,
         through_questions: bool = False,
     ) -> None:
-        self._engine = StreamEngine(
-            session, request=request, known=known, headers=headers, through_questions=through_questions
-        )
+        self._engine = StreamEngine(session, request, known, headers, through_questions)
         # An update that is there without waiting; None if there is none.
         self.at_hand = self._engine.at_hand
         # With a timeout the stream has a clock of its own; a deadline is kept by whoever gives it.
@@ -116,7 +114,8 @@ class Stream:
         found = None if listener is None else self.result
         if listener is not None and found is not None:
             listener(found)
-        await engine.drop()
+        if engine.source is not None:
+            await engine.drop()
 
     async def __anext__(self) -> Update:
         engine = self._engine

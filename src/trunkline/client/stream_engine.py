@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from typing import cast
 
 from msgspec.structs import replace
@@ -31,6 +30,8 @@ from trunkline.wire.types import ArtifactUpdate, SendRequest, Task, TaskQuery
 log = logging.getLogger("trunkline.client")
 # How long to wait for a stream to close after its task has ended: what comes late still counts.
 _CLOSING_S = 0.25
+# What has come from a source that does not tell; nothing can be put into it.
+_UNTOLD: deque[Frame] = deque(maxlen=0)
 
 
 class StreamEngine:
@@ -39,7 +40,6 @@ class StreamEngine:
     def __init__(
         self,
         session: AgentSession,
-        *,
         request: SendRequest | None,
         known: Assembler | None,
         headers: Headers,
@@ -63,10 +63,10 @@ class StreamEngine:
         # A subscription is held open while the agent waits for an answer; a send ends there.
         self._through = through_questions
         self._resume: ResumePoint | None = None
-        self._attempts = Attempts()
-        self._source: AsyncIterator[Frame] | None = None
+        self._attempts: Attempts | None = None
+        self.source: AsyncIterator[Frame] | None = None
         # What has come from it, where it tells.
-        self._come: deque[Frame] = deque()
+        self._come = _UNTOLD
         self._recovered = False
         # Whether something may have come before the first frame, which only a snapshot would tell.
         self._blind = request is None
@@ -95,7 +95,11 @@ class StreamEngine:
     async def next(self) -> Update | None:
         """The next update; None at the end."""
         if self._resume is None:
-            await self._begin()
+            if self._session.negotiation.transport is None:
+                await self._session.ready(self.deadline)
+            if self._request is not None and self._request.push is not None:
+                await self._session.check_push()
+            self._resume = self._first_step()
         size = self.assembler.size
         while True:
             if self.expired and not (self.over or self.closing):
@@ -103,7 +107,7 @@ class StreamEngine:
             if size.total > LIMIT and not self.over:
                 error = Unreachable(f"the agent's answer is over {LIMIT} bytes", reason="size")
                 raise with_task(error, self.assembler.task_id)
-            source = self._source
+            source = self.source
             if source is None:
                 if self.over:
                     return None
@@ -122,29 +126,25 @@ class StreamEngine:
 
     async def drop(self) -> None:
         """Let go of the connection."""
-        source, self._source = self._source, None
-        if source is None:
-            return
-        self._come = deque()
+        source, self.source = self.source, None
+        self._come = _UNTOLD
         self.assembler.pause()
         close = getattr(source, "aclose", None)
         if close is not None:
-            with suppress(*FAILURES):
+            try:
                 await close()
+            except FAILURES:
+                # It is let go of all the same.
+                pass
 
     def late(self) -> TimedOut:
         """The error when the time of a stream is up."""
         message = "" if self._request is None else self._request.message.message_id
         return out_of_time(self.timeout_s or 0, self.assembler.task_id, message)
 
-    async def _begin(self) -> None:
-        """Choose the first step."""
-        if self._session.negotiation.transport is None:
-            await self._session.ready(self.deadline)
+    def _first_step(self) -> ResumePoint:
         streams = self.streams and self._session.streams
         if self._request is not None:
-            if self._request.push is not None:
-                await self._session.check_push()
             step = ResumeStep.STREAM if streams else ResumeStep.SEND
         elif self.assembler.last_id:
             step = ResumeStep.RESUME
@@ -152,7 +152,7 @@ class StreamEngine:
             # Whoever waits for the end and nothing else need not risk what a second stream does to the task.
             follows = streams and (self._through or self._session.follows_safely)
             step = ResumeStep.SUBSCRIBE if follows else ResumeStep.POLL
-        self._resume = ResumePoint(step, streams=streams, retries=self._session.options.retries)
+        return ResumePoint(step, streams, self._session.options.retries)
 
     async def _move(self) -> None:
         """Take the step that the resume is at."""
@@ -164,12 +164,12 @@ class StreamEngine:
         if resume.step is ResumeStep.SEND:
             await self._ask()
             return
-        query = TaskQuery(self.assembler.task_id)
         if resume.step is ResumeStep.STREAM:
             request = cast("SendRequest", self._request)
             transport, call = await self._session.enter(self._headers, request.message.message_id)
             self._follow(transport.stream(request, call))
             return
+        query = TaskQuery(self.assembler.task_id)
         try:
             transport, call = await self._session.enter(self._headers)
         except FAILURES as error:
@@ -182,30 +182,27 @@ class StreamEngine:
             self._follow(transport.subscribe(query, call))
 
     def _follow(self, source: AsyncIterator[Frame]) -> None:
-        self._source = source
-        self._come = getattr(source, "come", self._come)
+        self.source = source
+        self._come = getattr(source, "come", _UNTOLD)
 
     def _take(self, frame: Frame) -> None:
-        assembler = self.assembler
+        assembler, resume, kind = self.assembler, self._resume, type(frame.notice.answer)
+        assert resume is not None
         told = assembler.take(frame)
         opening, self._answering = self._answering and not frame.notice.final, False
         if self._blind:
             self._blind = False
-            assembler.damaged = assembler.damaged or type(frame.notice.answer) is not Task
+            assembler.damaged = assembler.damaged or kind is not Task
         if not told:
             return
-        resume = self._resume
-        assert resume is not None
         # A snapshot alone is no progress: an agent may give one and break off for ever.
-        if not resume.moved and (resume.step is ResumeStep.STREAM or type(frame.notice.answer) is not Task):
+        if not resume.moved and (resume.step is ResumeStep.STREAM or kind is not Task):
             resume.moved = True
             self._session.fine()
         self.ready.extend(told)
         # A piece of an artifact never is the end.
-        if type(frame.notice.answer) is not ArtifactUpdate and (
-            assembler.ended if self._through or opening else assembler.rests
-        ):
-            self.closing = True
+        if kind is not ArtifactUpdate:
+            self.closing = self.closing or (assembler.ended if self._through or opening else assembler.rests)
 
     async def _drain(self, source: AsyncIterator[Frame]) -> None:
         """Read what still comes, so that the connection can be used again; the end itself is known."""
@@ -221,7 +218,8 @@ class StreamEngine:
         await self.drop()
         self.closing = False
         if self.assembler.rests:
-            await self._settle()
+            if self._ends_in_doubt():
+                await self._settle()
             return
         # What came last says that it goes on.
         await self._resume_after(Unreachable("the stream ended before the task did", reason="protocol"))
@@ -232,7 +230,8 @@ class StreamEngine:
         assembler = self.assembler
         # Where the agent waits for an answer it may close a subscription too.
         if error is None and assembler.rests:
-            await self._settle()
+            if self._ends_in_doubt():
+                await self._settle()
             return
         if error is None:
             error = Unreachable("the stream ended before the task did", reason="protocol")
@@ -249,9 +248,10 @@ class StreamEngine:
             resume.step = ResumeStep.SEND
             return
         message = cast("SendRequest", self._request).message
+        attempts = self._attempts = self._attempts or Attempts()
         try:
             await self._session.recover(
-                error, self._attempts, deadline=self.deadline, message_id=message.message_id
+                error, attempts, deadline=self.deadline, message_id=message.message_id
             )
         except RouteNotFound:
             if not cannot_stream(error):
@@ -271,11 +271,12 @@ class StreamEngine:
         self._session.failed(error)
         self._recovered = True
         if not resume.broken(error, assembler.last_id):
-            self._attempts = Attempts()
+            self._attempts = None
         # What was refused is not asked again: the next step is another way, and no retry.
         elif not is_refusal(error):
+            attempts = self._attempts = self._attempts or Attempts()
             try:
-                await self._session.rest(error, self._attempts, self.deadline)
+                await self._session.rest(error, attempts, self.deadline)
             except FAILURES as given_up:
                 raise with_task(given_up, assembler.task_id) from given_up
 
@@ -290,10 +291,10 @@ class StreamEngine:
         )
         self._take(Frame(notice))
         resume = cast("ResumePoint", self._resume)
-        if self.closing:
-            await self._settle()
-        else:
+        if not self.closing:
             resume.broken(None, "")
+        elif self._ends_in_doubt():
+            await self._settle()
 
     async def _poll(self) -> None:
         assembler = self.assembler
@@ -325,16 +326,20 @@ class StreamEngine:
         is_away = not is_large and (isinstance(error, Unreachable) or not is_refusal(error))
         return self._session.options.retries if is_away else 0
 
-    async def _settle(self) -> None:
-        """The end: what the frames left in doubt is read from where it is kept."""
+    def _ends_in_doubt(self) -> bool:
+        """Note the end; whether the frames leave doubts about it."""
         self.over = True
         assembler = self.assembler
-        # Who came late to it may have missed all that it made: not every agent's snapshot holds it.
-        bare = assembler.mute or (self._request is None and assembler.bare)
         if not assembler.task_id or assembler.message is not None:
-            return
-        if not (assembler.doubtful or assembler.damaged or self._recovered or bare):
-            return
+            return False
+        if assembler.doubtful or assembler.damaged or self._recovered or assembler.mute:
+            return True
+        # Who came late to it may have missed all that it made: not every agent's snapshot holds it.
+        return self._request is None and assembler.bare
+
+    async def _settle(self) -> None:
+        """What the frames left in doubt is read from where it is kept."""
+        assembler = self.assembler
         try:
             async with asyncio.timeout_at(self.deadline if self.timeout_s else None):
                 self.ready.extend(assembler.settle(await self._read()))

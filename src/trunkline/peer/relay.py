@@ -53,8 +53,10 @@ class Relay:
     def __init__(self, work: Work) -> None:
         self._work = work
         # How long the texts are that our log holds, by artifact; of a new task it holds none.
-        held = () if work.state.seq == work.state.opened else work.state.task().artifacts
-        self._known = {one.artifact_id: len(artifact_text(one)) for one in held}
+        self._known: dict[str, int] = {}
+        if work.state.seq != work.state.opened:
+            for one in work.state.task().artifacts:
+                self._known[one.artifact_id] = len(artifact_text(one))
         # Those that began here, each with the pieces of text that followed.
         self._whole: dict[str, tuple[Artifact, list[str]]] = {}
         self._said = work.state.status_message
@@ -68,8 +70,11 @@ class Relay:
         # By type: none has a subclass, and that a struct is not of a class is found out slowly.
         if type(answer) is ArtifactUpdate:
             name = answer.artifact.artifact_id
-            if not (answer.append and name in self._known and _is_plain(answer.artifact)):
-                await self._artifact(answer)
+            grows = answer.append and name in self._known
+            if not (grows and _is_plain(answer.artifact)):
+                # A snapshot may have told it already.
+                if answer.append or answer.last_chunk or not _same(self._told(name), answer.artifact):
+                    await self._emit(Chunk(answer.artifact, append=grows, last=answer.last_chunk))
                 return
             if name != self._holding:
                 await self.flush()
@@ -85,30 +90,41 @@ class Relay:
 
     async def settle(self, result: Result) -> None:
         """Record what of a whole answer our log does not hold."""
-        await self.flush()
-        if not all([_same(self._told(one.artifact_id), one) for one in result.artifacts]):
-            await self._work.drain()
-            known = {one.artifact_id: one for one in self._work.state.task().artifacts}
-            for artifact in result.artifacts:
-                ours = known.get(artifact.artifact_id)
-                if not (_same(ours, artifact) or (not result.ended and _is_ahead(ours, artifact))):
-                    await self._emit(Chunk(artifact, last=result.ended))
-        if result.task is not None and result.state is WORKING:
-            await self._status(result.task.status.message, None)
+        if self._held:
+            await self.flush()
+        task = result.task
+        if task is None:
+            return
+        for artifact in task.artifacts:
+            if not _same(self._told(artifact.artifact_id), artifact):
+                await self._complete(task, ended=result.ended)
+                break
+        if task.status.state is WORKING:
+            await self._status(task.status.message, None)
+
+    async def _complete(self, task: Task, *, ended: bool) -> None:
+        """Compare the artifacts of a task with those of our log, and record what that lacks."""
+        await self._work.drain()
+        known = {one.artifact_id: one for one in self._work.state.task().artifacts}
+        for artifact in task.artifacts:
+            ours = known.get(artifact.artifact_id)
+            if not (_same(ours, artifact) or (not ended and _is_ahead(ours, artifact))):
+                await self._emit(Chunk(artifact, last=ended))
 
     async def verdict(self, result: Result) -> Verdict:
         """The end of a remote task as the end of ours."""
         await self.settle(result)
-        if result.task is None:
+        task = result.task
+        if task is None:
             said = result.message or Message("")
             answer = Artifact(ANSWER, parts=said.parts, metadata=said.metadata, extensions=said.extensions)
             await self._emit(Chunk(answer, last=True))
             return Status(COMPLETED)
-        if reports := _reports(result.task.metadata):
+        if task.metadata and (reports := _reports(task.metadata)):
             answer = Artifact(ANSWER, metadata=reports, extensions=tuple(reports))
             await self._emit(Chunk(answer, append=ANSWER in self._known, last=True))
-        said = result.task.status.message
-        return Status(result.state, None if said is None else self.own(said))
+        said = task.status.message
+        return Status(task.status.state, None if said is None else self.own(said))
 
     def question(self, result: Result) -> Status:
         """What a remote agent asks, as a question of our task with the same words and the same schema."""
@@ -142,16 +158,6 @@ class Relay:
         if self._held:
             await self._work.emit(self._grow())
 
-    async def _artifact(self, update: ArtifactUpdate) -> None:
-        artifact = update.artifact
-        name = artifact.artifact_id
-        if not (update.append or update.last_chunk) and _same(self._told(name), artifact):
-            # A snapshot has told it already.
-            return
-        await self._emit(
-            Chunk(artifact, append=update.append and name in self._known, last=update.last_chunk)
-        )
-
     def _text(self, text: str, *, last: bool) -> Delta | None:
         """What is to be recorded now that more of a text has come; None while it is held."""
         self._held += text
@@ -168,7 +174,8 @@ class Relay:
             self._work.put(self._grow())
 
     async def _emit(self, chunk: Chunk) -> None:
-        await self.flush()
+        if self._held:
+            await self.flush()
         name = chunk.artifact.artifact_id
         length = len(artifact_text(chunk.artifact))
         self._known[name] = length + (self._known.get(name, 0) if chunk.append else 0)
@@ -242,9 +249,9 @@ def _others(artifact: Artifact) -> list[Part]:
     return [part for part in artifact.parts if part.text is None]
 
 
-def _reports(metadata: Metadata | None) -> Metadata:
+def _reports(metadata: Metadata) -> Metadata:
     """What a task says of its run under the address of an extension; the rest is its caller's own."""
-    return {key: value for key, value in (metadata or {}).items() if "://" in key}
+    return {key: value for key, value in metadata.items() if "://" in key}
 
 
 def is_bounded_there(state: State, place: int) -> bool:
