@@ -28,6 +28,7 @@ from trunkline.wire import requests
 from trunkline.wire.answers import Notice
 from trunkline.wire.operations import METHODS_V03, METHODS_V1, Operation
 from trunkline.wire.peer_card import Interface, PeerCard, read_card
+from trunkline.wire.plain_frames import PlainFrames
 from trunkline.wire.push import write_push_request
 from trunkline.wire.replies import read_config, read_configs, read_page, rpc_notice, rpc_result, task_of
 from trunkline.wire.types import (
@@ -173,8 +174,10 @@ class JsonRpcTransport:
 
     def _follow(self, method: str, params: bytes, call: Call) -> HttpStream:
         request_id, body = self._envelope(method, params)
+        modern = self._dialect is Dialect.V1
+        read = PlainFrames(request_id).read if modern else partial(rpc_notice, request_id=request_id)
         request = HttpRequest("POST", self._url, (*self._stream_headers, *call.headers), body)
-        return HttpStream(self._http_client, request, call, partial(rpc_notice, request_id=request_id))
+        return HttpStream(self._http_client, request, call, read)
 
     def _envelope(self, method: str, params: bytes) -> tuple[str, bytes]:
         self._count += 1
