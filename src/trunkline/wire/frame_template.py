@@ -23,6 +23,7 @@ _TEXT = re.compile(rb'"text"\s*:\s*("(?:[^"\\]|\\.)*")')
 _OTHER = "another text"
 # No JSON begins with it: a template that fits nothing.
 _NONE = b"\0"
+_NO_UPDATE = ArtifactUpdate("", "", Artifact(""))
 # In a longer frame the text is most of it, so a template would save little.
 _MAX_FRAME = 32 << 10
 # How many templates in a row may fit no frame before no more are made: the stream is of another kind.
@@ -42,7 +43,7 @@ class FrameTemplate:
         self._read = read
         self._before = self._after = _NONE
         self._begin = self._end = 0
-        self._update = ArtifactUpdate("", "", Artifact(""))
+        self._update = _NO_UPDATE
         self._unused = 0
 
     def read(self, data: bytes) -> Notice:
