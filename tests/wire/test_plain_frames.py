@@ -46,6 +46,8 @@ OTHERS: list[dict[str, Any]] = [
     {"statusUpdate": {"taskId": "t", "contextId": "c", "status": STATUS, "final": True}},
     {"statusUpdate": {"taskId": "t", "contextId": "c", "status": {"state": "working", "update": MESSAGE}}},
     {"statusUpdate": {"taskId": "tasks/t", "status": STATUS}},
+    {"artifactUpdate": {"taskId": "", "artifact": ARTIFACT}},
+    {"artifactUpdate": {"taskId": "t", "artifact": ARTIFACT}, "task": {"id": "t", "status": STATUS}},
     {"statusUpdate": {"taskId": "t", "status": STATUS, "artifacts": [ARTIFACT]}},
     {"artifactUpdate": {"taskId": "t", "artifact": {"artifactId": "a", "parts": [{"data": {"b": 1}}]}}},
     {"task": {"id": "t", "status": STATUS, "metadata": {"a": {}}}, "statusUpdate": None},
@@ -109,6 +111,14 @@ def test_any_frame_is_read_as_by_the_reader_of_every_dialect(frames: list[bytes]
     reader = PlainFrames("ours-1")
     for data in frames:
         assert outcome(reader.read, data) == outcome(by_all, data)
+
+
+@pytest.mark.parametrize("result", OTHERS)
+def test_what_is_not_plain_is_left_to_the_other_reader(result: dict[str, Any]) -> None:
+    reader = PlainFrames("ours-1")
+    # Also where the id is known from a frame before.
+    reader.read(body(PLAIN[2]))
+    assert outcome(reader.read, body(result)) == outcome(by_all, body(result))
 
 
 def test_plain_frames_need_no_other_reader(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -348,6 +348,7 @@ class Assembler:
 
     def _unsaid(self, text: str) -> str:
         """What is left of a text after the words that statuses have told, if it begins with them."""
+        # Invariant: without a status text nothing was spoken.
         if not self._status_text:
             return text
         for known in (self._spoken, self._status_text):
