@@ -15,7 +15,7 @@ from trunkline.store.database import Database
 from trunkline.store.group_commit import Ack, Observer
 from trunkline.store.outbox import Outbox
 from trunkline.store.parts import Clock, Docs, Heads, Maintenance, Nodes
-from trunkline.store.records import Cursor, Dedup, Hint, OutboxEntry, Poll, TailRecord
+from trunkline.store.records import Cursor, Dedup, Hint, OutboxEntry, Poll, TailAppend, TailRecord
 
 
 class Log(Protocol):
@@ -69,6 +69,13 @@ class Log(Protocol):
         """The whole log in commit order from a cursor (`START` first): at least once, never skips.
 
         An append that cannot be read back is logged with its task, and comes as one `Unread` at its last seq.
+        """
+        ...
+
+    async def tail_appends(self, cursor: Cursor, limit: int = 1000) -> tuple[Sequence[TailAppend], Cursor]:
+        """The same by whole appends, for who reads everything: none is cut, however few events are wanted.
+
+        Only the first may be without its beginning, if the cursor lies inside it.
         """
         ...
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 
 from msgspec import Struct
 
-from trunkline.log.events import Recorded
+from trunkline.log.events import AnyEvent, Recorded
 from trunkline.log.head import Head
 from trunkline.log.ids import Position
 from trunkline.wire.types import TaskState
@@ -149,6 +149,14 @@ class TailRecord(TaskRef, frozen=True, gc=False):
     """An event of the whole log with the task it belongs to."""
 
     recorded: Recorded
+
+
+class TailAppend(TaskRef, frozen=True, gc=False):
+    """Events of the whole log that were appended together to one task; `last` is the seq of the last one."""
+
+    last: int
+    at: int
+    events: Sequence[AnyEvent]
 
 
 Cursor = str

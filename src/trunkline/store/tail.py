@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from trunkline.errors import Conflict, StoreError
 from trunkline.store.base import Store
-from trunkline.store.records import START, Cursor, Doc, TailRecord
+from trunkline.store.records import START, Cursor, Doc, TailAppend
 
 log = logging.getLogger("trunkline.store")
 KIND = "tail-cursor"
@@ -31,7 +31,7 @@ EVERY_S = 2.0
 class TailListener(Protocol):
     """A listener that computes something from the whole log."""
 
-    async def take(self, page: Sequence[TailRecord]) -> bytes:
+    async def take(self, page: Sequence[TailAppend]) -> bytes:
         """What a page comes to; empty if nothing. It may be thrown away and asked for again."""
         ...
 
@@ -76,6 +76,8 @@ class TailReader:
             except StoreError as error:
                 log.warning("tail.stopped name=%s cursor=%s error=%s", self._name, self._place.cursor, error)
             going_on = await anext(hints, None) is not None
+            # What comes in the pause is read after it: nobody need gather hints of it.
+            del hints
             if going_on:
                 await asyncio.sleep(EVERY_S)
 
@@ -102,7 +104,7 @@ class TailReader:
         if self._rev < 0 or self._store.shared:
             await self._load()
         while True:
-            page, cursor = await self._store.log.tail(self._place.cursor, PAGE)
+            page, cursor = await self._store.log.tail_appends(self._place.cursor, PAGE)
             if not page:
                 return
             place = _TailProgress(cursor, await self._listener.take(page))

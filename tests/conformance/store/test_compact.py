@@ -6,6 +6,7 @@ import pytest
 
 from tests.conformance.store.given import AT, A, Author, B, delta, message, status, submitted, task
 from trunkline.log import events as ev
+from trunkline.log.encoding import placed
 from trunkline.log.fold import fold
 from trunkline.store.records import START, Hint, Where
 from trunkline.wire.types import TaskState
@@ -136,7 +137,12 @@ def test_a_tail_finds_the_last_of_every_task(run, store):
             await written(store, name)
         _, cursor = await store.log.tail(START, 40)
         await store.maintenance.compact(AT + 1)
-        after = (await store.log.tail(cursor, 1000))[0]
+        after, end = await store.log.tail(cursor, 1000)
+        appends, same = await store.log.tail_appends(cursor, 1000)
+        assert same == end
+        assert [one.recorded for one in after] == [
+            one for append in appends for one in placed(append.last, append.at, append.events)
+        ]
         return await tailed(store, 3), {record.task_id: record.recorded.seq for record in after}
 
     records, lasts = run(case())

@@ -8,7 +8,8 @@ import pytest
 
 from tests.conformance.store.given import AT, A, B, delta, deltas, task
 from trunkline.errors import StoreError
-from trunkline.store.records import START
+from trunkline.log.encoding import placed
+from trunkline.store.records import START, TailRecord
 from trunkline.wire.types import TaskState
 
 
@@ -80,6 +81,42 @@ def test_a_page_may_end_inside_an_append(run, store, limit):
 
     pairs = [(record.task_id, record.recorded.seq) for record in run(case())]
     assert pairs == [(f"t{n}", seq + 1) for n, count in enumerate((1, 4, 2, 5)) for seq in range(count)]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100])
+def test_a_page_of_appends_cuts_none_of_them(run, store, limit):
+    async def case():
+        for n, count in enumerate((1, 4, 2, 5)):
+            await store.log.append(A, f"t{n}", 0, deltas(count), at=AT + n)
+        found, cursor = [], START
+        while page := await store.log.tail_appends(cursor, limit):
+            if not page[0]:
+                return found
+            found += page[0]
+            cursor = page[1]
+
+    assert [(one.tenant, one.task_id, one.last, one.at, one.events) for one in run(case())] == [
+        (A, f"t{n}", count, AT + n, deltas(count)) for n, count in enumerate((1, 4, 2, 5))
+    ]
+
+
+def test_a_cursor_inside_an_append_leads_to_the_rest_of_it(run, store):
+    async def case():
+        await store.log.append(A, "t1", 0, deltas(5), at=AT)
+        await store.log.append(A, "t2", 0, deltas(2), at=AT)
+        for behind in range(1, 7):
+            _, cursor = await store.log.tail(START, behind)
+            records, end = await store.log.tail(cursor)
+            appends, same = await store.log.tail_appends(cursor)
+            assert same == end
+            assert [
+                TailRecord(one.tenant, one.task_id, recorded)
+                for one in appends
+                for recorded in placed(one.last, one.at, one.events)
+            ] == records
+            assert len(records) == 7 - behind
+
+    run(case())
 
 
 def test_holes_left_by_a_prune_end_no_tail(run, store):

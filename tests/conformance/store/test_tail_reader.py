@@ -11,6 +11,7 @@ import pytest
 from tests.conformance.store.given import AT, A, B, delta, deltas
 from trunkline.errors import StoreError
 from trunkline.log import events as ev
+from trunkline.log.encoding import placed
 from trunkline.store import tail as module
 from trunkline.store.tail import TailReader
 
@@ -25,7 +26,11 @@ class AnswerRead:
         self._grown = asyncio.Event()
 
     async def take(self, page) -> bytes:
-        found = [(record.task_id, record.recorded.seq) for record in page]
+        found = [
+            (append.task_id, one.seq)
+            for append in page
+            for one in placed(append.last, append.at, append.events)
+        ]
         self.places += found
         return json.dumps(found).encode()
 
@@ -72,6 +77,23 @@ def test_all_there_is_and_all_that_comes(run, store, monkeypatch):
         return taken.places
 
     assert run(case()) == [*(("t1", seq) for seq in range(1, 8)), ("t2", 1), ("t2", 2)]
+
+
+def test_nobody_gathers_hints_in_the_pause(run, store, monkeypatch):
+    monkeypatch.setattr(module, "EVERY_S", 60.0)
+    heard = store._database.hints.heard
+
+    async def case():
+        taken = AnswerRead()
+        await store.log.append(A, "t1", 0, [delta()], at=AT)
+        async with reading(store, "one", taken):
+            await taken.until(("t1", 1))
+            assert len(heard) == 1
+            await store.log.append(A, "t1", 1, [delta()], at=AT)
+            while heard:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+
+    run(case())
 
 
 def test_each_name_has_its_own_place_and_goes_on_from_it(run, store):

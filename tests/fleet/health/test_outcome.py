@@ -14,7 +14,7 @@ from trunkline.fleet.health.outcome import (
     REJECTED,
     OpenTask,
     TaskOutcome,
-    is_counted,
+    counted,
     replay,
 )
 from trunkline.log import events as ev
@@ -37,10 +37,13 @@ def submitted(**members: Any) -> ev.Submitted:
 def outcome(*events: ev.AnyEvent, end: ev.AnyEvent, ms: int = 40) -> TaskOutcome:
     known = OpenTask(1, AT, submitted(metadata={"trunkline.dispatch": {"correlationId": "c-1"}}))
     for seq, event in enumerate(events, 2):
-        known.take(ev.Recorded(seq, AT + 1, event))
-    found = known.outcome("north", "t1", ev.Recorded(len(events) + 2, AT + ms, end))
-    assert found is not None
-    return found
+        known.take(seq, [event])
+    return ended(known, end, AT + ms)
+
+
+def ended(known: OpenTask, end: ev.AnyEvent, at: int = AT) -> TaskOutcome:
+    ((state, said),) = counted([end])
+    return known.outcome("north", "t1", at, state, said)
 
 
 @pytest.mark.parametrize(
@@ -58,16 +61,13 @@ def outcome(*events: ev.AnyEvent, end: ev.AnyEvent, ms: int = 40) -> TaskOutcome
 )
 def test_each_end_has_its_class(end: ev.AnyEvent, kind: int) -> None:
     found = outcome(end=end)
-    assert (found.kind, found.agent, found.skill, is_counted(end)) == (kind, "desk", "work", True)
+    assert (found.kind, found.agent, found.skill) == (kind, "desk", "work")
     assert found.ms == (0 if kind == ASKED else 40)
     assert (found.task, found.correlation) == (("t1", "c-1") if kind == FAILED else ("", ""))
 
 
 def test_what_goes_on_is_no_outcome() -> None:
-    known = OpenTask(1, AT, submitted())
-    for event in (ev.Status(TaskState.WORKING), ev.Delta("a", "x"), ev.Claimed("n2")):
-        assert not is_counted(event)
-        assert known.outcome("north", "t1", ev.Recorded(2, AT, event)) is None
+    assert counted([ev.Status(TaskState.WORKING), ev.Delta("a", "x"), ev.Claimed("n2")]) == []
 
 
 def _forms(body: dict[str, Any]) -> dict[str, tuple[list[ev.AnyEvent], ev.AnyEvent]]:
@@ -122,8 +122,7 @@ def test_confidence_is_between_nothing_and_one(told: object) -> None:
 
 def test_a_request_reports_no_cost() -> None:
     known = OpenTask(1, AT, submitted(metadata={COST_URI: {"costUsd": 9.0}}))
-    found = known.outcome("north", "t1", ev.Recorded(2, AT, ev.Status(TaskState.COMPLETED)))
-    assert found is not None and found.cost is None
+    assert ended(known, ev.Status(TaskState.COMPLETED)).cost is None
 
 
 def test_a_log_that_is_read_again_gives_the_same() -> None:
@@ -136,15 +135,19 @@ def test_a_log_that_is_read_again_gives_the_same() -> None:
     whole = replay(events, 3)
     parts = replay(events[1:], 3, replay(events[:1], 3))
     assert whole is not None and parts is not None
-    both = [one.outcome("north", "t1", events[2]) for one in (whole, parts)]
-    assert both[0] == both[1] and both[0] is not None and both[0].cost == 1.0
+    both = [ended(one, events[2].event) for one in (whole, parts)]
+    assert both[0] == both[1] and both[0].cost == 1.0
     assert replay([], 3) is None
 
 
 def test_what_comes_after_a_gap_is_not_taken() -> None:
     known = OpenTask(1, AT, submitted())
     seen: list[int] = []
-    for seq, event in ((3, ev.Claimed("n")), (1, submitted()), (2, ev.Claimed("n")), (9, ev.Compacted(8))):
-        known.take(ev.Recorded(seq, AT, event))
+    one, range_of = ev.Claimed("n"), ev.Compacted
+    for last, events in (
+        (3, [one]), (1, [submitted()]), (2, [one]), (9, [range_of(8)]), (11, [one, one]), (14, [one, one]),
+        (12, [one, one, one]), (30, [one, range_of(18)]), (45, [range_of(20), one]),
+    ):  # fmt: skip
+        known.take(last, events)
         seen.append(known.seq)
-    assert seen == [1, 1, 2, 9]
+    assert seen == [1, 1, 2, 9, 11, 11, 12, 30, 45]

@@ -43,8 +43,8 @@ def test_read_takes_them_in_halves(run, tight):
 def test_tail_takes_what_fits(run, tight):
     first = run(look(tight, limited(log._tail, 35_000, after=0, limit=1000)))
     assert 0 < len(first) < 10
-    page, cursor = [record for _, record in first], str(first[-1][0])
-    seqs = [record.recorded.seq for record in page]
+    seqs = [append.last for append in first]
+    page, cursor = first, str(first[-1].id)
     while page:
         page, cursor = run(tight.log.tail(cursor))
         seqs += [record.recorded.seq for record in page]

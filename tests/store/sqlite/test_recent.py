@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from tests.store.conftest import AT, look
 from trunkline.errors import Conflict
+from trunkline.log.encoding import placed
 from trunkline.log.events import Delta
+from trunkline.store.records import TailRecord
 from trunkline.store.sqlite import log, recent
 from trunkline.store.sqlite.store import SqliteStore
 
@@ -52,13 +54,25 @@ def test_pages_are_those_of_the_file(appends, limit, kept):
         # From here on the newest are kept.
         await store.log.tail("")
         count = await fill(store, appends)
-        whole = await look(store, partial(log._tail, after=0, limit=1000))
+        appends_of_file = await look(store, partial(log._tail, after=0, limit=1000))
+        whole = [
+            (one.id - one.last + recorded.seq, TailRecord(one.tenant, one.task_id, recorded))
+            for one in appends_of_file
+            for recorded in placed(one.last, one.at, one.events)
+        ]
         for after in range(0, count + 1, max(1, count // 5)):
             stored = [one for one in whole if one[0] > after]
             page, cursor = await store.log.tail(str(after), limit)
             assert page == [record for _, record in stored][: len(page)]
             assert cursor == (str(stored[len(page) - 1][0]) if stored else str(after))
             assert bool(page) == bool(stored)
+            found, reached = await store.log.tail_appends(str(after), limit)
+            assert [(one.task_id, one.last) for one in found] == [
+                (one.task_id, one.last) for one in appends_of_file if one.id > after
+            ][: len(found)]
+            assert found[1:] == [one for one in appends_of_file if one.id > after][1 : len(found)]
+            assert sum(len(one.events) for one in found) == int(reached) - after
+            assert sum(len(one.events) for one in found[1:]) < limit
         assert len(await pages(store, limit)) == count
         await store.close()
 

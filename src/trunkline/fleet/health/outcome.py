@@ -6,7 +6,7 @@ Only what is counted is kept of a task, so that ten thousand open ones cost litt
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 from msgspec import UNSET, Struct
@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct
 from trunkline.client.result import CONFIDENCE, COST, number, report_in
 from trunkline.fleet.health.prices import cost_of, tokens_of
 from trunkline.log import events as ev
-from trunkline.wire.types import INTERRUPTED, TERMINAL, Artifact, Message, Metadata, TaskState
+from trunkline.wire.types import INTERRUPTED, RESTING, Artifact, Message, Metadata, TaskState
 
 # The classes, by their numbers in what is stored. A task that asks has not ended; all others have.
 CLASSES = ("completed", "failed", "canceled", "rejected", "input-required")
@@ -26,8 +26,6 @@ _CLASS = {
     TaskState.REJECTED: REJECTED,
 }
 _REPORTS = (COST, CONFIDENCE)
-# The kinds of event that may end a task or ask.
-COUNTED = frozenset({ev.Status, ev.Replied})
 # More than this nobody means: a longer one is cut.
 _NAME_LENGTH = 128
 
@@ -53,11 +51,6 @@ class TaskOutcome(Struct, frozen=True, array_like=True, gc=False):
     task: str = ""
     correlation: str = ""
     principal: str = ""
-
-    @property
-    def ends(self) -> bool:
-        """Whether the task has come to its end with it."""
-        return self.kind != ASKED
 
 
 class OpenTask:
@@ -88,46 +81,50 @@ class OpenTask:
         # By artifact, in the order in which these were made.
         self._reports: dict[str, dict[str, Metadata]] = {}
 
-    def take(self, recorded: ev.Recorded) -> None:
-        """Take the next event in, unless something is missing between it and what was taken."""
-        seq, event = recorded.seq, recorded.event
-        if seq != self.seq + 1 and not seq - ev.span(event) <= self.seq < seq:
+    def take(self, last: int, events: Sequence[ev.AnyEvent]) -> None:
+        """Take the next append in, unless something is missing between it and what was taken."""
+        if last - len(events) != self.seq and not last - ev.spanned(events) <= self.seq < last:
             return
-        self.seq = seq
-        if type(event) is ev.Chunk:
-            self._read(event.artifact, event.append)
-        elif type(event) is ev.Compacted:
-            for artifact in event.artifacts:
-                self._read(artifact, False)
+        self.seq = last
+        for event in events:
+            if type(event) is ev.Chunk:
+                self._read(event.artifact, event.append)
+            elif type(event) is ev.Compacted:
+                for artifact in event.artifacts:
+                    self._read(artifact, False)
 
-    def outcome(self, tenant: str, task_id: str, recorded: ev.Recorded) -> TaskOutcome | None:
-        """What this event makes of the task; None if it neither ends nor asks."""
-        state, said = _status(recorded.event)
+    def outcome(
+        self, tenant: str, task_id: str, at: int, state: TaskState, said: Message | None
+    ) -> TaskOutcome:
+        """What becomes of the task by a state that ends it or asks, with what was said."""
         if state in INTERRUPTED:
-            return TaskOutcome(tenant, self.agent, self.skill, recorded.at, ASKED)
-        if state is None or state not in TERMINAL:
-            return None
-        cost, confidence = (self._report(name, said) for name in _REPORTS)
-        kind = _CLASS[state]
-        if kind == COMPLETED and False in (cost.get("success"), confidence.get("success")):
-            # It came to its end without having reached its goal.
-            kind = FAILED
-        into, out = tokens_of(cost)
-        sure = _finite(number(confidence.get("confidence")))
+            return TaskOutcome(tenant, self.agent, self.skill, at, ASKED)
+        kind, into, out = _CLASS[state], 0, 0
+        spent = sure = None
+        cost, confidence = self._report(COST, said), self._report(CONFIDENCE, said)
+        if cost or confidence:
+            # Most say nothing of the run.
+            if kind == COMPLETED and False in (cost.get("success"), confidence.get("success")):
+                # It came to its end without having reached its goal.
+                kind = FAILED
+            into, out = tokens_of(cost)
+            spent = _finite(cost_of(cost))
+            sure = _finite(number(confidence.get("confidence")))
+        failed = kind == FAILED
         return TaskOutcome(
             tenant,
             self.agent,
             self.skill,
-            recorded.at,
+            at,
             kind,
-            max(recorded.at - self.created_at, 0),
-            _finite(cost_of(cost)),
+            max(at - self.created_at, 0),
+            spent,
             None if sure is None else min(max(sure, 0.0), 1.0),
             into,
             out,
             self.caller,
-            task_id if kind == FAILED else "",
-            (self.correlation or task_id) if kind == FAILED else "",
+            task_id if failed else "",
+            (self.correlation or task_id) if failed else "",
             self.principal,
         )
 
@@ -152,30 +149,28 @@ class OpenTask:
         return (None if said is None else report_in(said, name)) or {}
 
 
-def is_counted(event: ev.AnyEvent) -> bool:
-    """Whether an event ends a task or asks."""
-    state, _ = _status(event)
-    return state is not None and (state in TERMINAL or state in INTERRUPTED)
+def counted(events: Iterable[ev.AnyEvent]) -> list[tuple[TaskState, Message | None]]:
+    """The states among these events that end a task or ask, each with what was said."""
+    found: list[tuple[TaskState, Message | None]] = []
+    for event in events:
+        if type(event) is ev.Status:
+            if event.state in RESTING:
+                found.append((event.state, event.message))
+        elif type(event) is ev.Replied:
+            found.append((TaskState.COMPLETED, event.message))
+    return found
 
 
 def replay(recorded: Iterable[ev.Recorded], until: int, found: OpenTask | None = None) -> OpenTask | None:
-    """A task as it was before the event `until`, from its log, of which `found` has the beginning."""
+    """A task as it was with the event `until`, from its log, of which `found` has the beginning."""
     for one in recorded:
-        if one.seq >= until:
+        if one.seq > until:
             break
         if isinstance(one.event, ev.Submitted):
             found = OpenTask(one.seq, one.at, one.event)
         elif found is not None:
-            found.take(one)
+            found.take(one.seq, (one.event,))
     return found
-
-
-def _status(event: ev.AnyEvent) -> tuple[TaskState | None, Message | None]:
-    if type(event) is ev.Status:
-        return event.state, event.message
-    if type(event) is ev.Replied:
-        return TaskState.COMPLETED, event.message
-    return None, None
 
 
 def _correlation(metadata: Metadata | None) -> str:

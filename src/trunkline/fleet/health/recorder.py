@@ -9,11 +9,12 @@ import msgspec
 
 from trunkline.errors import Conflict, StoreError
 from trunkline.fleet.health.health_records import KIND, HealthRecords
-from trunkline.fleet.health.outcome import COUNTED, OpenTask, TaskOutcome, is_counted, replay
+from trunkline.fleet.health.outcome import OpenTask, TaskOutcome, counted, replay
 from trunkline.fleet.health.periods import KEPT_MS, Period, fold, start_of
 from trunkline.log.events import Submitted
 from trunkline.store.base import Store
-from trunkline.store.records import TailRecord
+from trunkline.store.records import TailAppend
+from trunkline.wire.types import INTERRUPTED
 
 log = logging.getLogger("trunkline.fleet")
 # Open tasks that are remembered; the log of any other is read again when it ends.
@@ -32,28 +33,30 @@ class HealthRecorder:
         self._origin = origin
         self._open: dict[str, OpenTask] = {}
 
-    async def take(self, page: Sequence[TailRecord]) -> bytes:
+    async def take(self, page: Sequence[TailAppend]) -> bytes:
         """The outcomes that a page comes to."""
         oldest = self._records.now_ms() - KEPT_MS
         found: list[TaskOutcome] = []
-        for record in page:
-            recorded, task_id = record.recorded, record.task_id
-            event = recorded.event
-            if type(event) is Submitted:
-                await self._begin(record, event)
-                continue
-            known = self._open.get(task_id)
+        for append in page:
+            task_id, at, first = append.task_id, append.at, append.events[0]
+            if type(first) is Submitted:
+                known = OpenTask(0, at, first)
+                if known.parent or not known.agent:
+                    await self._name(append.tenant, known)
+                self._keep(task_id, known)
+            else:
+                known = self._open.get(task_id)
             if known is not None:
-                known.take(recorded)
-            if type(event) not in COUNTED or not is_counted(event):
-                continue
-            if known is None or known.seq < recorded.seq:
-                known = await self._replayed(record) if recorded.at >= oldest else None
-            if known is not None and (outcome := known.outcome(record.tenant, task_id, recorded)) is not None:
-                if outcome.ends:
+                known.take(append.last, append.events)
+            for state, said in counted(append.events):
+                if known is None or known.seq < append.last:
+                    known = await self._replayed(append) if at >= oldest else None
+                if known is None:
+                    break
+                if state not in INTERRUPTED:
                     self._open.pop(task_id, None)
-                if recorded.at >= oldest:
-                    found.append(outcome)
+                if at >= oldest:
+                    found.append(known.outcome(append.tenant, task_id, at, state, said))
         return _encode(found) if found else b""
 
     async def settle(self, batch: bytes, number: int) -> None:
@@ -89,30 +92,25 @@ class HealthRecorder:
         if gone:
             await self._records.mirror.refresh()
 
-    async def _begin(self, record: TailRecord, event: Submitted) -> None:
-        known = OpenTask(record.recorded.seq, record.recorded.at, event)
-        if known.parent or not known.agent:
-            await self._name(record.tenant, known)
+    def _keep(self, task_id: str, known: OpenTask) -> None:
         while len(self._open) >= OPEN_LIMIT:
             del self._open[next(iter(self._open))]
-        self._open[record.task_id] = known
+        self._open[task_id] = known
 
-    async def _replayed(self, record: TailRecord) -> OpenTask | None:
+    async def _replayed(self, append: TailAppend) -> OpenTask | None:
         known: OpenTask | None = None
-        until, after = record.recorded.seq, 0
+        tenant, task_id, until, after = append.tenant, append.task_id, append.last, 0
         try:
-            while after < until and (
-                page := await self._store.log.read(record.tenant, record.task_id, after, _PAGE)
-            ):
+            while after < until and (page := await self._store.log.read(tenant, task_id, after, _PAGE)):
                 known = replay(page, until, known)
                 after = page[-1].seq
         except StoreError as error:
-            if error.damaged_task != record.task_id:
+            if error.damaged_task != task_id:
                 raise
-            log.warning("health.uncounted task=%s error=%s", record.task_id, error)
+            log.warning("health.uncounted task=%s error=%s", task_id, error)
             return None
         if known is not None:
-            await self._name(record.tenant, known)
+            await self._name(tenant, known)
         return known
 
     async def _name(self, tenant: str, known: OpenTask) -> None:

@@ -18,7 +18,7 @@ from trunkline.log.events import FollowUp, QuestionClosed, Replied, Status
 from trunkline.log.fold import State
 from trunkline.store.base import Store
 from trunkline.store.mirror import Mirror
-from trunkline.store.records import Doc, TailRecord
+from trunkline.store.records import Doc, TailAppend
 from trunkline.wire.types import TaskState
 
 log = logging.getLogger("trunkline.fleet")
@@ -56,16 +56,17 @@ class NoticeStore:
         """The notices by tenant and id, as this process knows them."""
         return [(key, found.value) for key, found in self.mirror.documents.items()]
 
-    async def take(self, page: Sequence[TailRecord]) -> bytes:
+    async def take(self, page: Sequence[TailAppend]) -> bytes:
         """The tasks of a page that ask something, or have asked what there is a notice of."""
         await self.mirror.refresh()
         found: dict[Key, None] = {}
-        for record in page:
-            key, event = (record.tenant, record.task_id), record.recorded.event
-            asks = isinstance(event, Status) and event.state is TaskState.INPUT_REQUIRED
-            ends = isinstance(event, ANSWERS) and key in self.mirror.documents
-            if asks or ends:
-                found[key] = None
+        for append in page:
+            key = append.tenant, append.task_id
+            for event in append.events:
+                asks = isinstance(event, Status) and event.state is TaskState.INPUT_REQUIRED
+                ends = isinstance(event, ANSWERS) and key in self.mirror.documents
+                if asks or ends:
+                    found[key] = None
         return _encode(list(found)) if found else b""
 
     async def settle(self, batch: bytes, number: int) -> None:

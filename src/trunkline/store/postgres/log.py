@@ -10,7 +10,7 @@ from trunkline.errors import StoreError
 from trunkline.log.encoding import DECODE_ERRORS, decode, placed
 from trunkline.log.events import Recorded, Unread
 from trunkline.store.postgres.database import PostgresDatabase
-from trunkline.store.records import Cursor, Hint, Poll, TailRecord
+from trunkline.store.records import Cursor, Hint, Poll, TailAppend, TailRecord
 
 _logger = logging.getLogger("trunkline.store")
 # Another transaction, in whatever database of the server, holds a tail back; most are over at once.
@@ -66,27 +66,44 @@ class PostgresLog:
 
     async def tail(self, cursor: Cursor, limit: int = 1000) -> tuple[list[TailRecord], Cursor]:
         """See `Log`."""
-        for pause in _TAIL_PAUSES:
-            found, reached = await self._tail(cursor, limit)
-            if len(found) >= limit or not await self._is_held_back():
-                return found, reached
-            await asyncio.sleep(pause)
-        return await self._tail(cursor, limit)
+        found = [
+            (xid, TailRecord(append.tenant, append.task_id, recorded))
+            for xid, append in await self._appends(cursor, limit)
+            for recorded in placed(append.last, append.at, append.events)
+        ][:limit]
+        if found:
+            xid, last = found[-1]
+            cursor = f"{xid}.{last.recorded.seq}.{last.task_id}"
+        return [record for _, record in found], cursor
 
-    async def _tail(self, cursor: Cursor, limit: int) -> tuple[list[TailRecord], Cursor]:
+    async def tail_appends(self, cursor: Cursor, limit: int = 1000) -> tuple[Sequence[TailAppend], Cursor]:
+        """See `Log`."""
+        found = await self._appends(cursor, limit)
+        if found:
+            xid, last = found[-1]
+            cursor = f"{xid}.{last.last}.{last.task_id}"
+        return [append for _, append in found], cursor
+
+    async def _appends(self, cursor: Cursor, limit: int) -> list[tuple[str, TailAppend]]:
+        """The next appends, each with the number of its transaction."""
+        for pause in _TAIL_PAUSES:
+            found = await self._committed(cursor, limit)
+            if sum([len(append.events) for _, append in found]) >= limit or not await self._is_held_back():
+                return found
+            await asyncio.sleep(pause)
+        return await self._committed(cursor, limit)
+
+    async def _committed(self, cursor: Cursor, limit: int) -> list[tuple[str, TailAppend]]:
         xid, task_id, seq = _place(cursor)
-        found: list[TailRecord] = []
+        found: list[tuple[str, TailAppend]] = []
         for number, tenant, name, last, at, body in await self._database.rows(
             "tail", xid=xid, task_id=task_id, seq=seq, limit=limit
         ):
-            for one in _readable(name, last, at, body):
-                if (number, name) == (xid, task_id) and one.seq <= seq:
-                    continue
-                found.append(TailRecord(tenant, name, one))
-                cursor = f"{number}.{one.seq}.{name}"
-                if len(found) >= limit:
-                    return found, cursor
-        return found, cursor
+            # A cursor may lie inside the first append.
+            after = seq if (number, name) == (xid, task_id) else 0
+            events = [one.event for one in _readable(name, last, at, body) if one.seq > after]
+            found.append((number, TailAppend(tenant, name, last, at, events)))
+        return found
 
     async def _is_held_back(self) -> bool:
         """Whether something is committed that a tail does not show yet: a transaction before it goes on."""

@@ -13,12 +13,12 @@ from msgspec import Struct
 
 from trunkline.errors import StoreError
 from trunkline.log.encoding import DECODE_ERRORS, decode, placed
-from trunkline.log.events import Known, Recorded, Unread
+from trunkline.log.events import AnyEvent, Known, Recorded, Unread, spanned
 from trunkline.store.database import Rows
 from trunkline.store.parts import Heads
 from trunkline.store.records import START, Cursor, Hint, Poll, TailRecord
 from trunkline.store.sqlite.database import SqliteDatabase
-from trunkline.store.sqlite.recent import RecentAppends
+from trunkline.store.sqlite.recent import NumberedAppend, RecentAppends
 from trunkline.store.statements import statements
 
 _logger = logging.getLogger("trunkline.store")
@@ -36,8 +36,8 @@ class _AppendRow(Struct, gc=False):
     tenant: str = ""
     task_id: str = ""
 
-    def placed(self) -> list[Recorded]:
-        return placed(self.last, self.at, self.events)
+    def read(self) -> Sequence[AnyEvent]:
+        return self.events
 
 
 class _Foreign(_AppendRow, gc=False):
@@ -45,8 +45,8 @@ class _Foreign(_AppendRow, gc=False):
 
     events: msgspec.Raw  # type: ignore[assignment]
 
-    def placed(self) -> list[Recorded]:
-        return placed(self.last, self.at, decode(self.events))
+    def read(self) -> Sequence[AnyEvent]:
+        return decode(self.events)
 
 
 _decode_appends = msgspec.json.Decoder(list[_AppendRow]).decode
@@ -76,7 +76,21 @@ class SqliteLog:
 
     async def tail(self, cursor: Cursor, limit: int = 1000) -> tuple[list[TailRecord], Cursor]:
         """See `Log`."""
-        after = _place(cursor)
+        found = [
+            (append.id - append.last + recorded.seq, TailRecord(append.tenant, append.task_id, recorded))
+            for append in await self._appends(_place(cursor), limit)
+            for recorded in placed(append.last, append.at, append.events)
+        ][:limit]
+        return [record for _, record in found], str(found[-1][0]) if found else cursor
+
+    async def tail_appends(
+        self, cursor: Cursor, limit: int = 1000
+    ) -> tuple[Sequence[NumberedAppend], Cursor]:
+        """See `Log`."""
+        found = await self._appends(_place(cursor), limit)
+        return found, str(found[-1].id) if found else cursor
+
+    async def _appends(self, after: int, limit: int) -> list[NumberedAppend]:
         if self._recent is None:
             # Kept once somebody reads the whole log: most processes have nobody who does.
             self._recent = RecentAppends()
@@ -87,7 +101,9 @@ class SqliteLog:
         else:
             # Who reads until something appears would give nobody a turn to write it.
             await asyncio.sleep(0)
-        return [record for _, record in found], str(found[-1][0]) if found else cursor
+        if found:
+            found[0] = _behind(found[0], after)
+        return found
 
     async def end(self) -> Cursor:
         """See `Log`."""
@@ -131,7 +147,11 @@ def read_events(
     if page is None:
         return []
     try:
-        found = [recorded for append in _appends(page) for recorded in append.placed()]
+        found = [
+            recorded
+            for append in _appends(page)
+            for recorded in placed(append.last, append.at, append.read())
+        ]
     except DECODE_ERRORS as error:
         raise StoreError.damaged(task_id, error) from error
     # A limit may lie inside the first append and inside the last one.
@@ -149,15 +169,23 @@ def _place(cursor: Cursor) -> int:
         raise StoreError(f"cursor {cursor!r} is not from this store; start again without it") from None
 
 
-def _tail(connection: sqlite3.Connection, after: int, limit: int) -> list[tuple[int, TailRecord]]:
-    """The next events of the whole log, each with its number."""
+def _behind(append: NumberedAppend, after: int) -> NumberedAppend:
+    """An append without those of its events that are not behind a number of the whole log."""
+    if append.id - spanned(append.events) >= after:
+        return append
+    seq = append.last - (append.id - after)
+    events = [one.event for one in placed(append.last, append.at, append.events) if one.seq > seq]
+    return msgspec.structs.replace(append, events=events)
+
+
+def _tail(connection: sqlite3.Connection, after: int, limit: int) -> list[NumberedAppend]:
+    """The next appends of the whole log."""
     values = {"after": after, "limit": limit}
     try:
         (page,) = connection.execute(_SQL["tail"], values).fetchone()
-        found = [
-            (append.id - (append.last - recorded.seq), TailRecord(append.tenant, append.task_id, recorded))
-            for append in _appends(page or "[]")
-            for recorded in append.placed()
+        return [
+            NumberedAppend(row.tenant, row.task_id, row.last, row.at, row.read(), row.id)
+            for row in _appends(page or "[]")
         ]
     except sqlite3.DataError:
         if limit <= 1:
@@ -166,20 +194,19 @@ def _tail(connection: sqlite3.Connection, after: int, limit: int) -> list[tuple[
     except (sqlite3.OperationalError, *DECODE_ERRORS) as error:
         if isinstance(error, sqlite3.OperationalError) and "decode" not in str(error):
             raise
-        found = _tail_rows(connection, values)
-    return [one for one in found if one[0] > after][:limit]
+        return _tail_rows(connection, values)
 
 
-def _tail_rows(connection: sqlite3.Connection, values: dict[str, int]) -> list[tuple[int, TailRecord]]:
+def _tail_rows(connection: sqlite3.Connection, values: dict[str, int]) -> list[NumberedAppend]:
     """The same page append by append: one damaged task must not keep all others from who reads everything."""
-    found: list[tuple[int, TailRecord]] = []
+    found: list[NumberedAppend] = []
     for number, tenant, task_id, last, at, body in connection.execute(_SQL["tail_rows"], values):
         try:
-            records = placed(last, at, decode(body))
+            events = decode(body)
         except DECODE_ERRORS as error:
             _logger.error("store.damaged task=%s seq=%d reason=%s", task_id, last, error)
-            records = [Recorded(last, at, Unread(body))]
-        found += [(number - (last - one.seq), TailRecord(tenant, task_id, one)) for one in records]
+            events = [Unread(body)]
+        found.append(NumberedAppend(tenant, task_id, last, at, events, number))
     return found
 
 

@@ -10,12 +10,17 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from operator import attrgetter
 
-from trunkline.log.encoding import placed
 from trunkline.store.group_commit import Entry, Outcome
-from trunkline.store.records import TailRecord
+from trunkline.store.records import TailAppend
 
 LIMIT_BYTES = 8 << 20
 _number = attrgetter("id")
+
+
+class NumberedAppend(TailAppend, frozen=True, gc=False):
+    """An append with the number of its last event in the whole log."""
+
+    id: int
 
 
 class RecentAppends:
@@ -50,19 +55,13 @@ class RecentAppends:
         self._after = self._entries[count - 1].id
         del self._entries[:count]
 
-    def page(self, after: int, limit: int) -> list[tuple[int, TailRecord]] | None:
-        """The next events after a number, each with its own; None if not all of them are here."""
+    def page(self, after: int, limit: int) -> list[NumberedAppend] | None:
+        """The appends behind a number, so many events of them or one append; None if not all are here."""
         if self._after is None or after < self._after:
             return None
-        found: list[tuple[int, TailRecord]] = []
         place = bisect_right(self._entries, after, key=_number)
-        for entry in self._entries[place : place + limit]:
-            before = entry.id - entry.last
-            found += [
-                (before + recorded.seq, TailRecord(entry.tenant, entry.task_id, recorded))
-                for recorded in placed(entry.last, entry.at, entry.events)
-                if before + recorded.seq > after
-            ]
-            if len(found) >= limit:
-                break
-        return found[:limit]
+        end = bisect_right(self._entries, after + limit, place, key=_number)
+        return [
+            NumberedAppend(entry.tenant, entry.task_id, entry.last, entry.at, entry.events, entry.id)
+            for entry in self._entries[place : max(end, place + 1)]
+        ]
