@@ -7,8 +7,8 @@ sums, and durations that are at most 0.8 % off.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from math import isnan, nan
+from collections.abc import Callable, Iterable, Iterator
+from math import nan
 from struct import Struct as Packed
 
 from msgspec import Struct, field
@@ -77,45 +77,31 @@ def fold(period: Period, start: int, outcomes: Iterable[TaskOutcome]) -> None:
     """Count outcomes in the period that began at `start`, in which they all lie."""
     numbers = {cell: number for number, cell in enumerate(period.cells)}
     calls = {(call.caller, call.agent): call for call in period.calls}
-    packed: list[bytes] = []
-    room = ROWS - len(period.rows) // _ROW.size
+    rows: list[Row] = []
     for one in outcomes:
-        number = _number(period, numbers, (one.agent, one.skill))
-        row = Row(
-            one.at,
-            one.kind,
-            min(one.ms, _MOST),
-            one.cost,
-            one.confidence,
-            min(one.tokens_in, _MOST),
-            min(one.tokens_out, _MOST),
-        )
-        if len(packed) < room:
-            packed.append(_pack(number, start, row))
-        else:
-            tally = period.more.setdefault(number, Tally())
-            tally.add(row)
-            if row.kind != ASKED:
-                tally.bin(row.ms)
+        number = numbers.get((one.agent, one.skill))
+        if number is None:
+            number = _number(period, numbers, (one.agent, one.skill))
+        rows.append(_row(number, start, one))
         if one.kind == FAILED:
             period.failures.append(FailedRun(one.at, one.agent, one.skill, one.task, one.correlation))
         if one.caller and one.kind != ASKED:
             _call(calls, one)
         if one.cost or one.tokens_in or one.tokens_out:
             _spend(period.spent, one)
-    period.rows += b"".join(packed)
+    room = max(ROWS - len(period.rows) // _ROW.size, 0)
+    period.rows += b"".join([_ROW.pack(*row) for row in rows[:room]])
+    for number, more in _by_cell(rows[room:]).items():
+        tally = period.more.setdefault(number, Tally())
+        tally.add(more)
+        tally.bin(more)
     period.calls = list(calls.values())
     period.failures = newest_failures(period.failures)
 
 
-def rows_of(period: Period, start: int, cells: Collection[int]) -> Iterator[tuple[int, Row]]:
-    """The outcomes of these cells that are kept one by one, each with the number of its cell."""
-    for number, offset, ms, kind, cost, confidence, into, out in _ROW.iter_unpack(period.rows):
-        if number not in cells:
-            continue
-        shown = None if isnan(cost) else cost
-        sure = None if isnan(confidence) else confidence
-        yield number, Row(start + offset, kind, ms, shown, sure, into, out)
+def rows_of(period: Period) -> Iterator[Row]:
+    """The outcomes that are kept one by one."""
+    return _ROW.iter_unpack(period.rows)
 
 
 def summarize(
@@ -131,13 +117,10 @@ def summarize(
     """
     if start + PERIOD_MS <= since:
         return
-    numbers = {number for number, cell in enumerate(period.cells) if wanted(cell)}
-    found: dict[int, Summary] = {}
-    for number, row in rows_of(period, start, numbers):
-        if row.at >= since:
-            if (summary := found.get(number)) is None:
-                summary = found[number] = into.setdefault(period.cells[number], Summary())
-            summary.add(row)
+    numbers, offset = {number for number, cell in enumerate(period.cells) if wanted(cell)}, since - start
+    rows = [row for row in rows_of(period) if row[1] >= offset and row[0] in numbers]
+    for number, of_cell in _by_cell(rows).items():
+        into.setdefault(period.cells[number], Summary()).add(of_cell)
     for number in numbers & period.more.keys():
         into.setdefault(period.cells[number], Summary()).tally.plus(period.more[number])
 
@@ -154,7 +137,8 @@ def newest_failures(failures: Iterable[FailedRun]) -> list[FailedRun]:
 
 
 def _number(period: Period, numbers: dict[Cell, int], cell: Cell) -> int:
-    if cell not in numbers and len(numbers) >= CELLS:
+    """The number of an agent and a skill that has none yet."""
+    if len(numbers) >= CELLS:
         cell = OTHERS
     if cell not in numbers:
         numbers[cell] = len(period.cells)
@@ -162,12 +146,18 @@ def _number(period: Period, numbers: dict[Cell, int], cell: Cell) -> int:
     return numbers[cell]
 
 
-def _pack(number: int, start: int, row: Row) -> bytes:
-    cost = nan if row.cost is None else row.cost
-    confidence = nan if row.confidence is None else row.confidence
-    return _ROW.pack(
-        number, row.at - start, row.ms, row.kind, cost, confidence, row.tokens_in, row.tokens_out
-    )
+def _row(number: int, start: int, one: TaskOutcome) -> Row:
+    cost = nan if one.cost is None else one.cost
+    confidence = nan if one.confidence is None else one.confidence
+    ms, into, out = min(one.ms, _MOST), min(one.tokens_in, _MOST), min(one.tokens_out, _MOST)
+    return number, one.at - start, ms, one.kind, cost, confidence, into, out
+
+
+def _by_cell(rows: Iterable[Row]) -> dict[int, list[Row]]:
+    found: dict[int, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row[0], []).append(row)
+    return found
 
 
 def _spend(spent: dict[str, tuple[float, int]], one: TaskOutcome) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Sequence
-from math import floor
+from collections.abc import Iterable, Sequence
+from math import floor, isnan
 
 from msgspec import Struct, field
 
@@ -14,24 +14,16 @@ from trunkline.fleet.health.outcome import ASKED, COMPLETED, FAILED
 # An agent that fails although it was this sure is worth a look.
 SURE = 0.8
 _BITS = 7
+# One outcome as a period keeps it: the number of its agent and skill, the milliseconds from the start of the
+# period to its end, and how many it took; its class; what it cost and how sure it was, nan where it did not
+# say so; and its tokens in and out.
+Row = tuple[int, int, int, int, float, float, int, int]
 
 
 def binned(ms: int) -> int:
     """A duration that stands for all those near it: not more than 1/128 away from any of them."""
-    shift = max(ms.bit_length() - _BITS, 0)
-    return (ms >> shift << shift) + (1 << shift >> 1)
-
-
-class Row(Struct, frozen=True, gc=False):
-    """One outcome as it is counted; `at` is in milliseconds since the epoch."""
-
-    at: int
-    kind: int
-    ms: int
-    cost: float | None
-    confidence: float | None
-    tokens_in: int
-    tokens_out: int
+    shift = ms.bit_length() - _BITS
+    return ms if shift <= 0 else (ms >> shift << shift) + (1 << shift >> 1)
 
 
 class Tally(Struct, array_like=True):
@@ -56,29 +48,31 @@ class Tally(Struct, array_like=True):
         """How many tasks have ended."""
         return sum(self.kinds) - self.kinds[ASKED]
 
-    def add(self, row: Row) -> None:
-        """Count one outcome, all but how long it took."""
-        self.kinds[row.kind] += 1
-        if row.kind == ASKED:
-            return
-        self.wall_ms += row.ms
-        self.tokens_in += row.tokens_in
-        self.tokens_out += row.tokens_out
-        if row.cost is not None:
-            self.cost += row.cost
-            self.costed += 1
-        if row.confidence is not None:
-            _plus(self.sure, [1, row.confidence])
-            if row.kind == COMPLETED:
-                _plus(self.sure_completed, [1, row.confidence])
-            if row.kind == FAILED:
-                _plus(self.sure_failed, [1, row.confidence])
-                self.sure_and_failed += row.confidence >= SURE
+    def add(self, rows: Iterable[Row]) -> None:
+        """Count outcomes, all but how long each took."""
+        for _, _, ms, kind, cost, confidence, tokens_in, tokens_out in rows:
+            self.kinds[kind] += 1
+            if kind == ASKED:
+                continue
+            self.wall_ms += ms
+            if tokens_in or tokens_out:
+                self.tokens_in += tokens_in
+                self.tokens_out += tokens_out
+            if not isnan(cost):
+                self.cost += cost
+                self.costed += 1
+            if not isnan(confidence):
+                _plus(self.sure, [1, confidence])
+                if kind == COMPLETED:
+                    _plus(self.sure_completed, [1, confidence])
+                if kind == FAILED:
+                    _plus(self.sure_failed, [1, confidence])
+                    self.sure_and_failed += confidence >= SURE
 
-    def bin(self, ms: int) -> None:
-        """Count about how long one took."""
-        near = binned(ms)
-        self.bins[near] = self.bins.get(near, 0) + 1
+    def bin(self, rows: Iterable[Row]) -> None:
+        """Count about how long each took."""
+        for near in [binned(row[2]) for row in rows if row[3] != ASKED]:
+            self.bins[near] = self.bins.get(near, 0) + 1
 
     def plus(self, other: Tally) -> None:
         """Add another one's counts and sums."""
@@ -106,11 +100,10 @@ class Summary:
         self.tally = Tally()
         self.durations = array("I")
 
-    def add(self, row: Row) -> None:
-        """Count one outcome."""
-        self.tally.add(row)
-        if row.kind != ASKED:
-            self.durations.append(row.ms)
+    def add(self, rows: Sequence[Row]) -> None:
+        """Count outcomes."""
+        self.tally.add(rows)
+        self.durations.extend([row[2] for row in rows if row[3] != ASKED])
 
     def plus(self, other: Summary) -> None:
         """Add another one."""
