@@ -26,6 +26,9 @@ _CLASS = {
     TaskState.REJECTED: REJECTED,
 }
 _REPORTS = (COST, CONFIDENCE)
+# The kinds of event that may end a task or ask, and those that hold artifacts: the others say nothing here.
+_COUNTED = frozenset({ev.Status, ev.Replied})
+_MADE = frozenset({ev.Chunk, ev.Compacted})
 # More than this nobody means: a longer one is cut.
 _NAME_LENGTH = 128
 
@@ -86,6 +89,8 @@ class OpenTask:
         if last - len(events) != self.seq and not last - ev.spanned(events) <= self.seq < last:
             return
         self.seq = last
+        if _MADE.isdisjoint(map(type, events)):
+            return
         for event in events:
             if type(event) is ev.Chunk:
                 self._read(event.artifact, event.append)
@@ -101,9 +106,8 @@ class OpenTask:
             return TaskOutcome(tenant, self.agent, self.skill, at, ASKED)
         kind, into, out = _CLASS[state], 0, 0
         spent = sure = None
-        cost, confidence = self._report(COST, said), self._report(CONFIDENCE, said)
-        if cost or confidence:
-            # Most say nothing of the run.
+        if self._reports or said is not None:
+            cost, confidence = self._report(COST, said), self._report(CONFIDENCE, said)
             if kind == COMPLETED and False in (cost.get("success"), confidence.get("success")):
                 # It came to its end without having reached its goal.
                 kind = FAILED
@@ -149,9 +153,11 @@ class OpenTask:
         return (None if said is None else report_in(said, name)) or {}
 
 
-def counted(events: Iterable[ev.AnyEvent]) -> list[tuple[TaskState, Message | None]]:
+def counted(events: Sequence[ev.AnyEvent]) -> list[tuple[TaskState, Message | None]]:
     """The states among these events that end a task or ask, each with what was said."""
     found: list[tuple[TaskState, Message | None]] = []
+    if _COUNTED.isdisjoint(map(type, events)):
+        return found
     for event in events:
         if type(event) is ev.Status:
             if event.state in RESTING:

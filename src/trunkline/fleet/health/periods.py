@@ -7,6 +7,7 @@ sums, and durations that are at most 0.8 % off.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from math import nan
 from struct import Struct as Packed
@@ -149,14 +150,16 @@ def _number(period: Period, numbers: dict[Cell, int], cell: Cell) -> int:
 def _row(number: int, start: int, one: TaskOutcome) -> Row:
     cost = nan if one.cost is None else one.cost
     confidence = nan if one.confidence is None else one.confidence
-    ms, into, out = min(one.ms, _MOST), min(one.tokens_in, _MOST), min(one.tokens_out, _MOST)
+    ms, into, out = one.ms, one.tokens_in, one.tokens_out
+    if max(ms, into, out) > _MOST:
+        ms, into, out = min(ms, _MOST), min(into, _MOST), min(out, _MOST)
     return number, one.at - start, ms, one.kind, cost, confidence, into, out
 
 
 def _by_cell(rows: Iterable[Row]) -> dict[int, list[Row]]:
-    found: dict[int, list[Row]] = {}
+    found: dict[int, list[Row]] = defaultdict(list)
     for row in rows:
-        found.setdefault(row[0], []).append(row)
+        found[row[0]].append(row)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Sequence
 
 import msgspec
@@ -43,7 +44,9 @@ class HealthRecorder:
                 known = OpenTask(0, at, first)
                 if known.parent or not known.agent:
                     await self._name(append.tenant, known)
-                self._keep(task_id, known)
+                while len(self._open) >= OPEN_LIMIT:
+                    del self._open[next(iter(self._open))]
+                self._open[task_id] = known
             else:
                 known = self._open.get(task_id)
             if known is not None:
@@ -61,9 +64,9 @@ class HealthRecorder:
 
     async def settle(self, batch: bytes, number: int) -> None:
         """Count the outcomes of a batch in every document that does not have it yet."""
-        groups: dict[tuple[str, int], list[TaskOutcome]] = {}
+        groups: dict[tuple[str, int], list[TaskOutcome]] = defaultdict(list)
         for one in _decode(batch):
-            groups.setdefault((one.tenant, start_of(one.at)), []).append(one)
+            groups[one.tenant, start_of(one.at)].append(one)
         for (tenant, start), outcomes in groups.items():
             while not await self._write(tenant, start, outcomes, number):
                 pass
@@ -91,11 +94,6 @@ class HealthRecorder:
         ]
         if gone:
             await self._records.mirror.refresh()
-
-    def _keep(self, task_id: str, known: OpenTask) -> None:
-        while len(self._open) >= OPEN_LIMIT:
-            del self._open[next(iter(self._open))]
-        self._open[task_id] = known
 
     async def _replayed(self, append: TailAppend) -> OpenTask | None:
         known: OpenTask | None = None
