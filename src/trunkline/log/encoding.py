@@ -29,9 +29,10 @@ def encode(events: Sequence[AnyEvent]) -> bytes:
 
 def written(events: Sequence[AnyEvent]) -> tuple[int, bytes]:
     """How many seqs these events stand for, and the JSON array that a store keeps."""
-    if _RARE.isdisjoint(map(type, events)):
-        return len(events), _encode(events)
-    return spanned(events), b"[%b]" % b",".join([encode_one(event) for event in events])
+    for event in events:
+        if type(event) in _RARE:
+            return spanned(events), b"[%b]" % b",".join([encode_one(event) for event in events])
+    return len(events), _encode(events)
 
 
 def encode_one(event: AnyEvent) -> bytes:

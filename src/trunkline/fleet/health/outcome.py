@@ -13,7 +13,17 @@ from msgspec import UNSET, Struct
 
 from trunkline.client.result import CONFIDENCE, COST, number, report_in
 from trunkline.fleet.health.prices import cost_of, tokens_of
-from trunkline.log import events as ev
+from trunkline.log.events import (
+    DISPATCH_KEY,
+    AnyEvent,
+    Chunk,
+    Compacted,
+    Recorded,
+    Replied,
+    Status,
+    Submitted,
+    spanned,
+)
 from trunkline.wire.types import INTERRUPTED, RESTING, Artifact, Message, Metadata, TaskState
 
 # The classes, by their numbers in what is stored. A task that asks has not ended; all others have.
@@ -26,9 +36,6 @@ _CLASS = {
     TaskState.REJECTED: REJECTED,
 }
 _REPORTS = (COST, CONFIDENCE)
-# The kinds of event that may end a task or ask, and those that hold artifacts: the others say nothing here.
-_COUNTED = frozenset({ev.Status, ev.Replied})
-_MADE = frozenset({ev.Chunk, ev.Compacted})
 # More than this nobody means: a longer one is cut.
 _NAME_LENGTH = 128
 
@@ -71,7 +78,7 @@ class OpenTask:
         "skill",
     )
 
-    def __init__(self, seq: int, at: int, event: ev.Submitted) -> None:
+    def __init__(self, seq: int, at: int, event: Submitted) -> None:
         self.seq = seq
         self.created_at = at
         self.agent = event.agent
@@ -84,17 +91,15 @@ class OpenTask:
         # By artifact, in the order in which these were made.
         self._reports: dict[str, dict[str, Metadata]] = {}
 
-    def take(self, last: int, events: Sequence[ev.AnyEvent]) -> None:
+    def take(self, last: int, events: Sequence[AnyEvent]) -> None:
         """Take the next append in, unless something is missing between it and what was taken."""
-        if last - len(events) != self.seq and not last - ev.spanned(events) <= self.seq < last:
+        if last - len(events) != self.seq and not last - spanned(events) <= self.seq < last:
             return
         self.seq = last
-        if _MADE.isdisjoint(map(type, events)):
-            return
         for event in events:
-            if type(event) is ev.Chunk:
+            if type(event) is Chunk:
                 self._read(event.artifact, event.append)
-            elif type(event) is ev.Compacted:
+            elif type(event) is Compacted:
                 for artifact in event.artifacts:
                     self._read(artifact, False)
 
@@ -133,11 +138,13 @@ class OpenTask:
         )
 
     def _read(self, artifact: Artifact, append: bool) -> None:
-        if not (
-            self._reports or artifact.metadata or any([part.data is not UNSET for part in artifact.parts])
-        ):
-            # Most say nothing of the run.
-            return
+        if not self._reports and not artifact.metadata:
+            for part in artifact.parts:
+                if part.data is not UNSET:
+                    break
+            else:
+                # Most say nothing of the run.
+                return
         known = self._reports.get(artifact.artifact_id, {}) if append else {}
         found = {name: body for name in _REPORTS if (body := report_in(artifact, name)) is not None}
         if found or known:
@@ -153,26 +160,24 @@ class OpenTask:
         return (None if said is None else report_in(said, name)) or {}
 
 
-def counted(events: Sequence[ev.AnyEvent]) -> list[tuple[TaskState, Message | None]]:
+def counted(events: Iterable[AnyEvent]) -> list[tuple[TaskState, Message | None]]:
     """The states among these events that end a task or ask, each with what was said."""
     found: list[tuple[TaskState, Message | None]] = []
-    if _COUNTED.isdisjoint(map(type, events)):
-        return found
     for event in events:
-        if type(event) is ev.Status:
+        if type(event) is Status:
             if event.state in RESTING:
                 found.append((event.state, event.message))
-        elif type(event) is ev.Replied:
+        elif type(event) is Replied:
             found.append((TaskState.COMPLETED, event.message))
     return found
 
 
-def replay(recorded: Iterable[ev.Recorded], until: int, found: OpenTask | None = None) -> OpenTask | None:
+def replay(recorded: Iterable[Recorded], until: int, found: OpenTask | None = None) -> OpenTask | None:
     """A task as it was with the event `until`, from its log, of which `found` has the beginning."""
     for one in recorded:
         if one.seq > until:
             break
-        if isinstance(one.event, ev.Submitted):
+        if isinstance(one.event, Submitted):
             found = OpenTask(one.seq, one.at, one.event)
         elif found is not None:
             found.take(one.seq, (one.event,))
@@ -180,7 +185,7 @@ def replay(recorded: Iterable[ev.Recorded], until: int, found: OpenTask | None =
 
 
 def _correlation(metadata: Metadata | None) -> str:
-    told = (metadata or {}).get(ev.DISPATCH_KEY)
+    told = (metadata or {}).get(DISPATCH_KEY)
     named = cast("Metadata", told).get("correlationId") if isinstance(told, dict) else None
     return named[:_NAME_LENGTH] if isinstance(named, str) else ""
 

@@ -39,8 +39,8 @@ class HealthRecorder:
         oldest = self._records.now_ms() - KEPT_MS
         found: list[TaskOutcome] = []
         for append in page:
-            task_id, at, first = append.task_id, append.at, append.events[0]
-            if type(first) is Submitted:
+            task_id, at, events = append.task_id, append.at, append.events
+            if type(first := events[0]) is Submitted:
                 known = OpenTask(0, at, first)
                 if known.parent or not known.agent:
                     await self._name(append.tenant, known)
@@ -50,8 +50,8 @@ class HealthRecorder:
             else:
                 known = self._open.get(task_id)
             if known is not None:
-                known.take(append.last, append.events)
-            for state, said in counted(append.events):
+                known.take(append.last, events)
+            for state, said in counted(events):
                 if known is None or known.seq < append.last:
                     known = await self._replayed(append) if at >= oldest else None
                 if known is None:

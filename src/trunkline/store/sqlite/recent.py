@@ -36,13 +36,11 @@ class RecentAppends:
 
     def take(self, group: Sequence[Entry], outcomes: Sequence[Outcome]) -> None:
         """Add the appends of a group that were written, in the order of the log."""
-        entries = self._entries
-        for entry, outcome in zip(group, outcomes, strict=True):
-            if type(outcome) is int:
-                if self._after is None:
-                    self._after = entry.id - (entry.last - entry.expected)
-                entries.append(entry)
-                self._size += len(entry.body)
+        taken = [entry for entry, outcome in zip(group, outcomes, strict=True) if type(outcome) is int]
+        if self._after is None and taken:
+            self._after = taken[0].id - (taken[0].last - taken[0].expected)
+        self._entries += taken
+        self._size += sum([len(entry.body) for entry in taken])
         if self._size > LIMIT_BYTES:
             self._drop()
 
