@@ -13,7 +13,8 @@ import pytest
 from tests.client.web import Asked, Page, Web
 from trunkline.client.credentials import Guarded
 from trunkline.client.oauth import EXCHANGE, ClientCredentials, TokenExchange
-from trunkline.errors import Misuse, Unauthenticated, Unreadable
+from trunkline.client.retry import Fate, fate_of
+from trunkline.errors import Misuse, TimedOut, TrunklineError, Unauthenticated, Unreachable
 from trunkline.net.http import HttpRequest
 
 ISSUER = "https://id.example/token"
@@ -124,11 +125,12 @@ def test_a_token_is_replaced_before_its_end(said: Any, lasts: float) -> None:
     [
         (Page(400, b'{"error":"invalid_client","error_description":"no such client"}'), Unauthenticated,
          r"id.example gives no token \(HTTP 400\): invalid_client: no such client"),
-        (Page(500, b"<html>"), Unauthenticated, r"gives no token \(HTTP 500\)$"),
+        (Page(500, b"<html>"), Unreachable, r"gives no token now \(HTTP 500\)$"),
+        (Page(429, b"{}"), Unreachable, r"gives no token now \(HTTP 429\)$"),
         (Page(200, b'{"error":"x\\u0007"}'), Unauthenticated, r"gives no token \(HTTP 200\)$"),
-        (Page(200, b"{}"), Unreadable, "without a bearer token"),
-        (Page(200, b"[]"), Unreadable, "without a bearer token"),
-        (Page(200, b'{"access_token":"t","token_type":"mac"}'), Unreadable, "without a bearer token"),
+        (Page(200, b"{}"), Unauthenticated, "without a bearer token"),
+        (Page(200, b"[]"), Unauthenticated, "without a bearer token"),
+        (Page(200, b'{"access_token":"t","token_type":"mac"}'), Unauthenticated, "without a bearer token"),
     ],
 )  # fmt: skip
 def test_no_token(page: Page, error: type[Exception], words: str) -> None:
@@ -138,6 +140,29 @@ def test_no_token(page: Page, error: type[Exception], words: str) -> None:
             await call(Guarded(web, made(), HOME))
         assert SECRET not in str(caught.value)
         assert web.urls == [ISSUER]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("lost", "fate"),
+    [
+        (TimedOut("nothing came", reason="idle"), Fate.UNTAKEN),
+        (Unreachable("it broke off", reason="protocol"), Fate.UNTAKEN),
+        (Unreachable("it is not public", reason="refused"), Fate.ANSWERED),
+    ],
+)
+def test_whatever_becomes_of_a_token_the_request_it_is_for_was_not_sent(
+    lost: Unreachable, fate: Fate
+) -> None:
+    class Broken(Web):
+        async def open(self, request: HttpRequest) -> Any:
+            raise lost
+
+    async def main() -> None:
+        with pytest.raises(TrunklineError) as caught:
+            await call(Guarded(Broken({}), made(), HOME))
+        assert fate_of(caught.value) is fate
 
     asyncio.run(main())
 

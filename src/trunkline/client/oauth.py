@@ -15,8 +15,9 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.client.credentials import Bearer, as_secret
+from trunkline.client.retry import Fate, fate_of
 from trunkline.config import Secret
-from trunkline.errors import Misuse, Unauthenticated, Unreadable
+from trunkline.errors import Misuse, Unauthenticated, Unreachable, Unreadable
 from trunkline.net.egress import shown, target
 from trunkline.net.http import Headers, HttpClient, HttpRequest, HttpResponse
 
@@ -32,6 +33,8 @@ _FORM: Headers = (("content-type", "application/x-www-form-urlencoded"), ("accep
 EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+# An endpoint that has no time now refuses nobody.
+_BUSY = (408, 425, 429)
 
 
 class Token(Struct, frozen=True):
@@ -90,6 +93,7 @@ async def request_token(
 
     Raises:
         Unauthenticated: it was refused.
+        Unreachable: there is none now, and there may be later.
         Unreadable: what came is no token.
     """
     status, answer = await post_form(http_client, url, fields, headers)
@@ -99,6 +103,8 @@ async def request_token(
 def read_token(url: str, status: int, answer: Mapping[str, Any]) -> Token:
     """The token in an answer; raises as `request_token` does."""
     host = target(url).host
+    if status >= 500 or status in _BUSY:
+        raise Unreachable(f"{host} gives no token now (HTTP {status}){refusal_of(answer)}", reason="connect")
     if not 200 <= status < 300 or answer.get("error"):
         raise Unauthenticated(f"{host} gives no token (HTTP {status}){refusal_of(answer)}")
     try:
@@ -166,11 +172,21 @@ class ClientCredentials:
             # Somebody else may have fetched it meanwhile.
             if self._bearer is None or now() >= self._until:
                 asked_at = now()
-                token = await request_token(http_client, self._url, *self._login_form())
+                token = await self._fetched(http_client)
                 lasts = token.seconds(UNSAID_S)
                 self._until = asked_at + max(lasts - SKEW_S, lasts / 2)
                 self._bearer = Bearer(token.access_token)
             return self._bearer
+
+    async def _fetched(self, http_client: HttpClient) -> Token:
+        # Invariant: no error of it says that the request it is for may have been sent.
+        try:
+            return await request_token(http_client, self._url, *self._login_form())
+        except Unreadable as error:
+            raise Unauthenticated(str(error)) from None
+        except Unreachable as error:
+            reason = error.reason if fate_of(error) is Fate.ANSWERED else "connect"
+            raise Unreachable(str(error), reason=reason) from None
 
     def _grant(self) -> dict[str, str]:
         """The members of the grant by which a token is asked for."""
