@@ -244,13 +244,20 @@ def test_an_admin_acts_on_its_own_tenant_and_an_operator_on_all() -> None:
         admin = await keys.create("ann", tenant="north", scopes=["admin"])
         other = await keys.create("bob", tenant="south", scopes=["tasks:read"])
         above = await keys.create("root", tenant="north", scopes=["admin", "operator"])
+        counts = await keys.create("probe", tenant="north", scopes=["metrics"])
         as_admin, as_operator = {"X-API-Key": admin.token}, {"X-API-Key": above.token}
         seen = (await at.act("GET", "/admin/keys", None, **as_admin)).json()["keys"]
         assert [one["owner"] for one in seen] == ["ann"]
         seen = (await at.act("GET", "/admin/keys", None, **as_operator)).json()["keys"]
-        assert {one["owner"] for one in seen} == {"ann", "bob", "root"}
+        assert {one["owner"] for one in seen} == {"ann", "bob", "root", "probe"}
         refused = {}
-        for name, key_id in {"foreign": other.key.id, "operator": above.key.id, "unknown": "nokey"}.items():
+        ids = {
+            "foreign": other.key.id,
+            "operator": above.key.id,
+            "metrics": counts.key.id,
+            "unknown": "nokey",
+        }
+        for name, key_id in ids.items():
             for act in ("revoke", "rotate"):
                 answer = await at.act("POST", f"/admin/keys/{key_id}:{act}", {}, **as_admin)
                 refused[name, act] = answer.status_code, answer.text.replace(key_id, "KEY")
@@ -258,14 +265,15 @@ def test_an_admin_acts_on_its_own_tenant_and_an_operator_on_all() -> None:
         for path, body in (
             ("/admin/keys", {"owner": "x", "tenant": "south"}),
             ("/admin/keys", {"owner": "x", "tenant": "north", "scopes": ["operator"]}),
+            ("/admin/keys", {"owner": "x", "tenant": "north", "scopes": ["metrics"]}),
             ("/admin/signing:rotate", {}),
             ("/admin/store:prune", {"older_than_ms": 1}),
             ("/admin/deliveries:replay?tenant=south", {}),
         ):
             assert (await at.act("POST", path, body, **as_admin)).status_code == 403, path
-        assert (
-            await at.act("POST", "/admin/keys", {"owner": "x", "tenant": "north"}, **as_admin)
-        ).status_code == 201
+        for own in ({"tenant": "north"}, {}):
+            made = await at.act("POST", "/admin/keys", {"owner": "x", **own}, **as_admin)
+            assert (made.status_code, made.json()["key"]["tenant"]) == (201, "north")
         assert (
             await at.act("POST", f"/admin/keys/{other.key.id}:revoke", {}, **as_operator)
         ).status_code == 200

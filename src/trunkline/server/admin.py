@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hmac
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -17,7 +17,7 @@ from trunkline import errors
 from trunkline.auth.identity import bearer
 from trunkline.auth.key_store import IssuedKey, KeyInfo, KeyStore
 from trunkline.auth.keys import digest_of
-from trunkline.auth.principal import DEFAULT_TENANT, OPERATOR, Principal, Scope
+from trunkline.auth.principal import DEFAULT_TENANT, OPERATOR, Principal, Scope, scopes_of
 from trunkline.auth.signing import Signer
 from trunkline.clock import random_bits
 from trunkline.config import Secret
@@ -33,16 +33,18 @@ LOCAL = Principal(DEFAULT_TENANT, "operator", OPERATOR)
 GRACE_MS = 24 * 3600 * 1000
 _LONGEST_MS = 10**11
 _MOST = 1000
+# What concerns every tenant; nobody gives it away who has not got it.
+_OF_THE_SERVER = frozenset({Scope.OPERATOR, Scope.METRICS})
 _STATES = ("pending", "done", "dead", "dropped")
 _CREATED = 201
 Form = TypeVar("Form")
 
 
 class KeyOrder(Struct, frozen=True, forbid_unknown_fields=True):
-    """Whom a key is for, what it may do and how long."""
+    """Whom a key is for, what it may do and how long; without a tenant it is of that of whoever asks."""
 
     owner: str
-    tenant: str = DEFAULT_TENANT
+    tenant: str = ""
     scopes: tuple[str, ...] = ()
     lasts_ms: int = 0
 
@@ -143,32 +145,30 @@ class Admin:
         known = await self._stored_keys.list()
         if Scope.OPERATOR in principal.scopes:
             return known
-        plain = [one for one in known if Scope.OPERATOR.value not in one.scopes]
-        return [one for one in plain if one.tenant == principal.tenant]
+        own = [one for one in known if one.tenant == principal.tenant]
+        return [one for one in own if _is_within(one.scopes, principal)]
 
     async def _check_key(self, key_id: str, principal: Principal) -> None:
-        # A key of another tenant is answered like one that does not exist. An operator's key is out of reach
-        # too: whoever rotates it is given its secret.
+        # A key of another tenant is answered like one that does not exist. One of the whole server is out of
+        # reach too: whoever rotates it is given its secret.
         crosses = Scope.OPERATOR in principal.scopes
         if not crosses and not any([one.id == key_id for one in await self._keys(principal)]):
             raise errors.Misuse(f"there is no key {key_id!r}; trunkline keys list shows them")
 
     async def _create(self, wanted: KeyOrder, principal: Principal) -> IssuedKey:
-        by = principal.name
+        by, tenant = principal.name, wanted.tenant or principal.tenant
         if Scope.OPERATOR not in principal.scopes:
-            if wanted.tenant != principal.tenant:
+            if tenant != principal.tenant:
                 raise _beyond("another tenant")
-            if Scope.OPERATOR.value in wanted.scopes:
+            if not _is_within(wanted.scopes, principal):
                 raise _beyond("the whole server")
         made = await self._stored_keys.create(
             wanted.owner,
-            tenant=wanted.tenant,
+            tenant=tenant,
             scopes=wanted.scopes,
             lasts_ms=_span(wanted.lasts_ms, "lasts_ms"),
         )
-        log.info(
-            "admin.key.created key=%s owner=%a tenant=%a by=%a", made.key.id, wanted.owner, wanted.tenant, by
-        )
+        log.info("admin.key.created key=%s owner=%a tenant=%a by=%a", made.key.id, wanted.owner, tenant, by)
         return made
 
     async def _revoke(self, key_id: str, principal: Principal) -> KeyInfo:
@@ -269,6 +269,11 @@ class Admin:
         shrunk = await self._store.maintenance.compact(now)
         log.info("admin.store.pruned forgotten=%d compacted=%d by=%a", gone, shrunk, by)
         return {"forgotten": gone, "compacted": shrunk}
+
+
+def _is_within(scopes: Iterable[str], principal: Principal) -> bool:
+    """Whether keys with these scopes show no more of the whole server than the principal is shown itself."""
+    return scopes_of(scopes) & _OF_THE_SERVER <= principal.scopes
 
 
 def _beyond(what: str) -> errors.Forbidden:
