@@ -37,7 +37,8 @@ ORIGINS = 256
 ROUTES = 1024
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_OURS = frozenset({"connection", "content-length", "transfer-encoding", "upgrade"})
+# Headers that nobody else gives.
+WRITTEN = frozenset({"connection", "content-length", "transfer-encoding", "upgrade"})
 _DEFAULTS: tuple[tuple[str, str], ...] = (
     ("user-agent", "user-agent: trunkline\r\n"),
     # What is sent packed would have to be unpacked, and a small answer can unpack to any size.
@@ -307,7 +308,7 @@ def _template(method: str, names: tuple[str, ...], has_body: bool) -> str:
 
 def _name(name: str) -> str:
     word = _word(name)
-    if name.lower() in _OURS:
+    if name.lower() in WRITTEN:
         raise Unreachable(f"the header {name.lower()} is the HTTP client's own", reason="protocol")
     return word
 

@@ -99,6 +99,7 @@ def test_equal_texts_have_equal_revisions() -> None:
         ({"name": "a", "url": "http://x", "concurrency": 0}, "concurrency", ">= 1"),
         ({"name": "a", "url": "http://x", "cooldown": {"s": "soon"}}, "cooldown.s", "no age"),
         ({"name": "a", "url": "http://x", "headers": {"bad name": "x"}}, "headers.bad name", "header"),
+        ({"name": "a", "url": "http://x", "headers": {"Content-Length": "3"}}, "headers.Content-Length", "itself"),
         ({"name": "a", "url": "http://x", "description": "x" * 5000}, "description", "4096"),
         ({"name": "a", "url": "http://x", "tags": ["x" * 4000] * 17}, "", f"{ENTRY_LIMIT >> 10} KiB"),
     ],
@@ -120,6 +121,7 @@ def test_mistakes_are_named(members: dict[str, Any], field: str, words: str) -> 
         ({"skills": [{"name": "${KEY:-x}"}]}, "skills[0].name"),
         ({"tenants": "all"}, "tenants"),
         ({"headers": {"Authorization": "Bearer x"}}, "headers.Authorization"),
+        ({"headers": {"HOST": "inner.example"}}, "headers.HOST"),
     ],
 )
 @pytest.mark.parametrize("owner", ["api", "announce"])

@@ -26,6 +26,7 @@ from trunkline.fleet.catalogue.model_entry import (
     ModelMemory,
     read_model,
 )
+from trunkline.net.http_client import WRITTEN
 from trunkline.peer.remote import Peer, PeerLogin, check_address
 from trunkline.wire.card import plain_name, plain_prose
 from trunkline.wire.decode import choices
@@ -229,6 +230,9 @@ def _refuse_of_others(form: _EntryForm, raw: Mapping[str, Any]) -> None:
     for header in form.headers:
         if header.lower() in _SECRET_HEADERS:
             raise InvalidParams("this shows who calls: give it as auth", field=f"headers.{header}")
+        if header.lower() == "host":
+            # One address may serve names that the egress rule of the tenant does not allow.
+            raise InvalidParams("who is called is said by url alone", field=f"headers.{header}")
     if form.base_url:
         raise InvalidParams(_HERE, field="baseUrl")
     if is_path(form.workflow):
@@ -348,6 +352,8 @@ def _peer(form: _EntryForm, owner: Owner) -> Peer:
     for name, value in form.headers.items():
         if _HEADER.fullmatch(name) is None or not value.isprintable() or not value.isascii():
             raise InvalidParams("a header has a name and a printable value", field=f"headers.{name}")
+        if name.lower() in WRITTEN:
+            raise InvalidParams("this header is written by the hub itself", field=f"headers.{name}")
     if "#" in form.url or "?" in form.url or "@" in form.url.partition("://")[2].partition("/")[0]:
         raise InvalidParams("an address has no query, fragment or login; use auth", field="url")
     login = None if auth is None else _login(auth)
