@@ -229,6 +229,11 @@ def test_settings_are_kept_shown_and_checked() -> None:
         changed = await desk.api.change(desk.call("acme"), TenantChange(settings=settings))
         assert changed.settings == settings and settings.kept_s == 86400
         assert (await desk.rows())[0]["after"]["settings"]["kinds"] == ["peer"]
+        for host in ("https://crm.internal", "*.internal", "crm.internal:8080"):
+            unknown = TenantSettings(egress_hosts=("10.0.0.1", host))
+            with pytest.raises(InvalidParams, match="as URLs have it") as refused:
+                await desk.api.change(desk.call("acme"), TenantChange(settings=unknown))
+            assert refused.value.field == "settings.egress_hosts[1]"
         assert (await desk.api.change(desk.call("acme"), TenantChange(settings=None))).settings == (
             TenantSettings()
         )
@@ -251,7 +256,9 @@ def test_settings_are_kept_shown_and_checked() -> None:
     ],
 )
 def test_settings_that_do_not_fit(wrong: dict[str, Any]) -> None:
-    with pytest.raises(msgspec.ValidationError):
+    ((_, members),) = wrong.items()
+    (named,) = members
+    with pytest.raises(msgspec.ValidationError, match=named):
         msgspec.convert(wrong, TenantChange)
 
 

@@ -17,6 +17,7 @@ from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, PageQuery
 from trunkline.fleet.route import api_route
 from trunkline.gateway.audit import Audit
 from trunkline.gateway.tenants import NO_QUOTA, Tenant, TenantAlerts, TenantBook, TenantQuota, TenantSettings
+from trunkline.net.egress import host_name
 from trunkline.store.records import AddedDoc
 from trunkline.wire.card import plain_name
 from trunkline.wire.spellings import timestamp
@@ -121,12 +122,15 @@ class TenantApi:
         """Disable, enable, limit or set a tenant, or say when its figures are told of.
 
         Raises:
-            InvalidParams: nothing is to be changed, or it is the tenant that cannot be disabled.
+            InvalidParams: nothing is to be changed, it is the tenant that cannot be disabled, or what is
+                given as a host is none.
             RouteNotFound: there is no such tenant.
         """
         if form == TenantChange():
             known = "disabled, quota, settings or alerts"
             raise InvalidParams(f"name what is to be changed: {known}", field="disabled")
+        if form.settings:
+            _check_hosts(form.settings)
         if call.id == DEFAULT_TENANT:
             await self._begin_default(form)
 
@@ -233,6 +237,16 @@ def slug(name: str) -> str:
     except Misuse as misuse:
         raise InvalidParams(str(misuse), field="name") from None
     return made
+
+
+def _check_hosts(settings: TenantSettings) -> None:
+    # Of those that are kept already one that is none is only passed by: a tenant must stay readable.
+    for n, host in enumerate(settings.egress_hosts or ()):
+        if not host_name(host):
+            raise InvalidParams(
+                f"{host[:80]!r} is no host: give it as URLs have it, without https://, port and wildcard",
+                field=f"settings.egress_hosts[{n}]",
+            )
 
 
 def tenant_item(tenant: Tenant) -> TenantItem:

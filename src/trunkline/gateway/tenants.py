@@ -51,10 +51,17 @@ class TenantSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     kinds: Annotated[tuple[Kind, ...], Meta(max_length=8)] | None = None
 
     def __post_init__(self) -> None:
-        if self.retention is not None:
-            seconds(self.retention)
-        for network in self.egress_networks or ():
-            ip_network(network, strict=False)
+        # The path of an error ends at the settings; which of them it is stands in the text.
+        try:
+            if self.retention is not None:
+                seconds(self.retention)
+        except ValueError as error:
+            raise ValueError(f"retention: {error}") from None
+        try:
+            for network in self.egress_networks or ():
+                ip_network(network, strict=False)
+        except ValueError as error:
+            raise ValueError(f"egress_networks: {error}") from None
 
     @property
     def kept_s(self) -> float:

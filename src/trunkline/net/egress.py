@@ -287,14 +287,18 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
-def _host(text: str) -> str | None:
-    """A host as URLs name it, however the operator writes it."""
+def host_name(text: str) -> str:
+    """A host as URLs name it, however the operator writes it; empty if it is none."""
     given = text.strip().rstrip(".")
     try:
         host = _ascii_host(f"[{given}]" if ":" in given and not given.startswith("[") else given)
     except ValueError:
-        host = ""
-    if _HOST.fullmatch(host):
+        return ""
+    return host if _HOST.fullmatch(host) else ""
+
+
+def _host(text: str) -> str | None:
+    if host := host_name(text):
         return host
     log.warning("egress.ignored host=%a", text)
     return None
