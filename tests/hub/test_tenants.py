@@ -14,6 +14,7 @@ from tests.conformance.wire.routes import Ask, ask
 from tests.flow.test_fetched import CHILD, nesting
 from tests.gateway.model.hub import Caller, opened, run
 from tests.harness import params
+from tests.hub.remote_agents import RemoteAgent, RemoteAgents
 from trunkline.fleet.health import fleet_health
 from trunkline.hub.hub import Hub
 from trunkline.mock.serve import BackgroundServer
@@ -231,6 +232,41 @@ def test_whatever_a_tenant_names_obeys_its_egress_rule(tmp_path: Path) -> None:
             assert not [path for path in web.posts if path.startswith("/shut")]
 
     with BackgroundServer(web) as url:
+        run(whole(url))
+
+
+@pytest.mark.parametrize("hosts", [["127.0.0.1"], []], ids=["like-everybody", "wider"])
+def test_agents_of_a_tenant_are_called_by_its_own_rule_and_no_longer_when_it_narrows(
+    tmp_path: Path, hosts: list[str]
+) -> None:
+    far = RemoteAgent("far")
+    (tmp_path / "settings_agent.py").write_text(LOCAL)
+    (tmp_path / "hub.yaml").write_text(f"settings: {{egress_hosts: {hosts}, poll_interval: 1}}\n")
+
+    async def whole(url: str) -> None:
+        async with opened(tmp_path, AGENTS, dev=False, key=OPERATOR[1].decode()) as boss:
+            north = await boss.tenant("north")
+            if not hosts:
+                own = {"settings": {"egress_hosts": ["127.0.0.1"]}}
+                assert (await boss("PATCH /admin/tenants/north", own))[0] == 200
+            assert (await north("POST /api/agents", {"name": "far", "url": f"{url}/far"}))[0] == 200
+            await north.until("GET /api/agents/far", lambda one: one["state"] == "ready")
+            assert (await north.say("far", "quick"))["status"]["state"] == "TASK_STATE_COMPLETED"
+            long = params("long")
+            long["configuration"]["returnImmediately"] = True
+            _, sent = await north("POST /v1/a2a/agents/far/message:send", long)
+            shut = {"settings": {"egress_hosts": [], "egress_networks": []}}
+            assert (await boss("PATCH /admin/tenants/north", shut))[0] == 200
+            task = f"GET /v1/a2a/agents/far/tasks/{sent['task']['id']}"
+            ended = await north.until(task, lambda one: one["status"]["state"] == "TASK_STATE_FAILED")
+            assert "may not call" in str(ended["status"]["message"])
+            before = far.calls.total()
+            assert "may not call" in str((await north.say("far", "quick again"))["status"])
+            await north("POST /api/agents/far/refresh")
+            assert (await north("GET /api/agents/far"))[1]["state"] == "unreachable"
+            assert far.calls.total() == before
+
+    with BackgroundServer(RemoteAgents(far)) as url:
         run(whole(url))
 
 

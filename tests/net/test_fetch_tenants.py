@@ -39,7 +39,8 @@ async def receiver(seen: list[int]) -> AsyncGenerator[str]:
 def test_connections_are_not_shared_over_rules_and_end_with_the_rule() -> None:
     async def scene() -> None:
         everybody = Egress(hosts=["127.0.0.1"])
-        own = {"north": Egress(hosts=["127.0.0.1"]), "south": Egress()}
+        north = ["127.0.0.1", "north.example"]
+        own = {"north": Egress(hosts=north), "south": Egress(), "b": Egress(hosts=["127.0.0.1"])}
         fetchers = TenantFetchers(everybody, timeout_s=5)
         fetchers.egress_of = lambda tenant: own.get(tenant, everybody)
         seen: list[int] = []
@@ -47,12 +48,12 @@ def test_connections_are_not_shared_over_rules_and_end_with_the_rule() -> None:
             for tenant in ("a", "b", "north", "north"):
                 assert (await fetchers.find(tenant).get(url)).status == 204
             assert fetchers.find("a") is fetchers.find("b") is fetchers.shared
-            # Those without a rule of their own share connections; who has one has its own.
+            # Those with the rule of everybody share connections; who has another one has its own.
             assert seen == [1, 1, 2, 2]
             with pytest.raises(Unreachable, match="not public"):
                 await fetchers.find("south").get(url)
             # The same rule again closes nothing; another one closes what was open under it.
-            own["north"].allow(["127.0.0.1"], [])
+            own["north"].allow(north, [])
             await fetchers.find("north").get(url)
             own["north"].allow([], ["127.0.0.1/32"])
             await fetchers.find("north").get(url)

@@ -41,7 +41,7 @@ class HostModels:
             models=ProviderModels(variable),
             agents=catalogue.listed,
             fetcher=host.fetchers.find,
-            egress=host.fetchers.egress_of,
+            egress=host.fetchers.shared_egress,
             mcp=host.tools,
             files=workspace / FILES,
             notes=NoteBook(host.store.docs, NOTES),

@@ -94,9 +94,6 @@ class Tenants:
 
     def egress_of(self, tenant: str) -> Egress:
         """Where what a tenant names may be: one object while the hub runs, which has today's rule."""
-        settings = self.settings_of(tenant)
-        if settings.egress_hosts is None and settings.egress_networks is None and tenant not in self._egress:
-            return self._host.egress
         if tenant not in self._egress:
             self._egress[tenant] = Egress(loopback=self._host.settings.dev)
         self._set_egress(tenant)

@@ -145,7 +145,7 @@ FetcherOf = Callable[[str], Fetcher]
 
 
 class TenantFetchers:
-    """Fetches and posts for each tenant where its rule allows; those without one of their own share one."""
+    """Fetches and posts for each tenant where its rule allows; those with the rule of everybody share one."""
 
     def __init__(self, egress: Egress, *, timeout_s: float) -> None:
         """Take the rule of everybody, until somebody says by `egress_of` that a tenant has another."""
@@ -155,9 +155,14 @@ class TenantFetchers:
         self._timeout_s = timeout_s
         self._own: dict[str, Fetcher] = {}
 
+    def shared_egress(self, tenant: str) -> Egress:
+        """Where a tenant may call now; for those with the rule of everybody it is the same object."""
+        own = self.egress_of(tenant)
+        return self._egress if own.rule == self._egress.rule else own
+
     def find(self, tenant: str) -> Fetcher:
         """The fetcher that obeys the rule of a tenant; each has one rule object, which may change."""
-        egress = self.egress_of(tenant)
+        egress = self.shared_egress(tenant)
         if egress is self._egress:
             return self.shared
         if tenant not in self._own:

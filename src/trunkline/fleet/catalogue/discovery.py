@@ -155,7 +155,7 @@ class CardDiscovery:
             return known[1]
         if known is not None:
             await known[1].close()
-        self._clients[key] = peer, self._make(peer)
+        self._clients[key] = peer, self._make(peer, tenant=key[0])
         return self._clients[key][1]
 
 
