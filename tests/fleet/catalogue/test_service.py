@@ -206,6 +206,16 @@ def test_the_api_changes_the_catalogue(tmp_path: Path) -> None:
         ):
             status, problem = await at.do("POST", "agents", {"name": "x", "url": url, **member})
             assert (status, problem["field"]) == (400, field), problem
+        # Nobody reads what is kept by having it shown to somebody else.
+        login = {"scheme": "oauth2", "tokenUrl": f"{url}/token", "clientId": "me"}
+        elsewhere: list[dict[str, Any]] = [
+            {"url": f"{url}/else"}, {"cardUrl": f"{url}/card"}, {"verifyTls": False}, {"auth": login},
+        ]  # fmt: skip
+        for change in elsewhere:
+            status, told = await at.do(
+                "PUT", "agents/mine", {"url": url, "auth": {"scheme": "bearer"}, **change}
+            )
+            assert (status, told["field"]) == (400, "auth.credentials"), change
         # Credentials that are not given again stay.
         again = {"url": url, "auth": {"scheme": "bearer"}, "description": "New"}
         status, mine = await at.do("PUT", "agents/mine", again)

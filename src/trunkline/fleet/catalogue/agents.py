@@ -254,7 +254,7 @@ class AgentsApi:
             await self._check_address(call.tenant, entry.peer.url)
             if entry.peer.login is not None:
                 await self._check_address(call.tenant, entry.peer.login.token_url, "auth.tokenUrl")
-        sealed = self._sealed(call.tenant, name, raw, "" if known is None else known.sealed)
+        sealed = self._sealed(raw, "" if known is None else self._still_sealed(call, entry, known))
         now = self._parts.now_ms()
         kept = KeptEntry(owner="api", raw=plain, by=call.principal.name, sealed=sealed, at=now)
         try:
@@ -273,7 +273,15 @@ class AgentsApi:
         except Unreachable as error:
             raise InvalidParams(refusal_text(url, error), field=field) from None
 
-    def _sealed(self, tenant: str, name: str, raw: dict[str, Any], known: str) -> str:
+    def _still_sealed(self, call: ApiCall, entry: Entry, known: KeptEntry) -> str:
+        """The credentials that are kept already, if the changed entry shows them to nobody else."""
+        try:
+            before = self._read(call, known.raw)
+        except InvalidParams:
+            return ""
+        return known.sealed if _shown_to(before) == _shown_to(entry) else ""
+
+    def _sealed(self, raw: dict[str, Any], known: str) -> str:
         auth = raw.get("auth")
         if not isinstance(auth, dict):
             return ""
@@ -282,7 +290,10 @@ class AgentsApi:
         secret = members.get("credentials")
         if secret is None:
             if not known:
-                raise InvalidParams("give the credentials", field="auth.credentials")
+                raise InvalidParams(
+                    "give the credentials: none are kept for this address",
+                    field="auth.credentials",
+                )
             return f"{scheme} {known.partition(' ')[2]}"
         if (
             not isinstance(secret, str)
@@ -342,6 +353,12 @@ async def _once_more(put: Callable[[], Any], parts: CatalogueParts) -> None:
 def _taken(name: str, owner: str) -> InvalidParams:
     whose = {"file": "a file of the workspace", "api": "the API", "announce": "a key that announces it"}
     return InvalidParams(f"{name} belongs to {whose[owner]}", field="name", conflict="NAME_TAKEN")
+
+
+def _shown_to(entry: Entry) -> tuple[object, ...]:
+    """Who learns the credentials of an agent: whoever could choose that anew could read what nobody may."""
+    peer = entry.peer
+    return () if peer is None else (peer.url, peer.card_url, peer.verify_tls, peer.login)
 
 
 def _without_credentials(raw: dict[str, Any]) -> dict[str, Any]:
