@@ -81,9 +81,11 @@ def test_a_stream_hears_of_the_cancel_and_a_deleted_tenant_leaves_only_the_audit
         rows = (await said("GET", "/admin/audit?tenant=acme", OPERATOR))["items"]
         actions = ["tenant.deleted", "tenant.changed", "tenant.changed", "tenant.created"]
         assert [one["action"] for one in rows] == actions
-        # The id is free again, and nothing opens with what was made before.
-        assert (await said("POST", "/admin/tenants", OPERATOR, name="acme"))["id"] == "acme"
-        assert await said("GET", "/api/tasks", key) == 401
+        # The id is free again, nothing opens with what was made before, and who has it now has none of that.
+        made = await said("POST", "/admin/tenants", OPERATOR, name="acme")
+        assert made["id"] == "acme" and await said("GET", "/api/tasks", key) == 401
+        again = (b"x-api-key", made["token"].encode())
+        assert (await said("GET", "/api/ceremonies", again))["items"] == []
 
     async def whole() -> None:
         async with asyncio.timeout(60), hub.host.lifespan():

@@ -39,14 +39,17 @@ class TenantClosing:
         kept_s: float,
         look: Callable[[], None],
         release: Callable[[str], Awaitable[bool]],
+        emptied: Callable[[], Awaitable[None]],
         remove_files: Callable[[str], None] = lambda tenant: None,
     ) -> None:
         """Take how long what ended is kept (0: for ever).
 
         `release` lets go of the connections of a deleted tenant and says whether it could; `remove_files` is
-        called in a thread when the data of a tenant go.
+        called in a thread when the data of a tenant go, and `emptied` when its documents are gone, of which
+        this process may have copies.
         """
         self._release = release
+        self._emptied = emptied
         self._remove_files = remove_files
         self._book = book
         self._runner = runner
@@ -109,6 +112,8 @@ class TenantClosing:
             while found := await docs.list(tenant, kind):
                 for doc in found:
                     await docs.delete(tenant, kind, doc.id)
+        # Invariant: nothing is known of it when its id is free, or the next to have it would have that too.
+        await self._emptied()
         # Its keys, which are the operator's documents, stay, revoked: the last must not leave the door open.
         await self._book.forget(tenant)
         log.info("tenant.gone tenant=%s", tenant)

@@ -341,6 +341,12 @@ class Hub:
         await self._ceremonies.start()
         await self.carried.start()
         await self._notifications.start()
+        self._tenants.refreshed = (
+            self._service.documents.refresh,
+            self._ceremonies.ceremony_store.refresh,
+            self._notifications.notice_store.mirror.refresh,
+            self._health.records.mirror.refresh,
+        )
         self._following = self._health.start()
         if self._flows is not None:
             self._flows.tell()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 
 from trunkline.auth.identity import ClosedTenants
 from trunkline.auth.principal import DEFAULT_TENANT
@@ -47,6 +47,8 @@ class Tenants:
         self.changed: Callable[[str], None] = lambda tenant: None
         # Has the files of a tenant removed whose data go.
         self.remove_files: Callable[[str], None] = lambda tenant: None
+        # Have the copies of documents given up that are gone with a tenant.
+        self.refreshed: Sequence[Callable[[], Awaitable[None]]] = ()
         docs = host.store.docs
         self.book = TenantBook(docs, closed, self._changed)
         self._closing = TenantClosing(
@@ -55,6 +57,7 @@ class Tenants:
             kept_s=host.settings.kept_s,
             look=self._look,
             release=host.fetchers.release,
+            emptied=self._refresh,
             remove_files=lambda tenant: self.remove_files(tenant),
         )
         host.runner.keep_of(self.kept_s)
@@ -140,6 +143,10 @@ class Tenants:
         if tenant in self._egress:
             self._set_egress(tenant)
         self.changed(tenant)
+
+    async def _refresh(self) -> None:
+        for refresh in self.refreshed:
+            await refresh()
 
     def _look(self) -> None:
         self._host.streams.look()
