@@ -85,7 +85,9 @@ def test_lines_are_performed_and_only_the_message_leaves(tmp_path: Path) -> None
         assert rows[0] == "client: Does what the test says. [client]"
         assert rows[2].startswith("hidden: no card now (")
         card = await tool("card plain")
-        assert card.startswith("[/a2a card plain]\nname: plain\nurl: ") and "protocol: 1.0" in card
+        assert (
+            card.startswith("[/a2a card plain]\nname: plain\nurl: ") and "protocol: 1.0\nversion: 1\n" in card
+        )
         for name in ("plain", "client", "exchange"):
             called = await tool(f"/a2a call {name} quick, do it")
             assert called == f"[/a2a call {name}]\ndid quick, do it\n[END A2A]"

@@ -57,7 +57,9 @@ def test_a_model_lists_reads_and_calls_agents_elsewhere_and_no_others(tmp_path: 
                 head, count, *rows, end = listed.splitlines()
                 assert (head, count, end) == ("[/a2a list]", "2 agents elsewhere", "[END A2A]")
                 assert rows[0].startswith("dead: no card now (") and rows[1].startswith("far: Does what")
-                assert card.startswith(f"[/a2a card far]\nname: far\nurl: {base}/far\nprotocol: 1.0")
+                assert card.startswith(
+                    f"[/a2a card far]\nname: far\nurl: {base}/far\nprotocol: 1.0\nversion: 1\n"
+                )
                 assert "\nERR: there is no agent 'nobody'; there are dead, far\n[END A2A]" in unknown
                 assert called == "[/a2a call far]\ndid quick, do it\n[END A2A]"
                 assert dead.startswith("[/a2a call dead]\nERR: dead ")

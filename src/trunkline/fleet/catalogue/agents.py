@@ -46,6 +46,7 @@ class AgentItem(ApiStruct, frozen=True, kw_only=True):
     streaming: bool
     push: bool
     versions: tuple[str, ...]
+    version: str = ""
     card_at: str = ""
     breaker: str
     health: AgentHealth
@@ -335,6 +336,7 @@ class AgentsApi:
             "streaming": listed.streaming,
             "push": listed.push,
             "versions": listed.versions,
+            "version": listed.version,
             "card_at": timestamp(listed.card_at) if listed.card_at else "",
             "breaker": listed.breaker,
             "health": self._parts.health(call.tenant, entry.name),

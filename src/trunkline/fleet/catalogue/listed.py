@@ -9,13 +9,14 @@ from msgspec import Struct
 
 from trunkline.fleet.catalogue.breaker import BreakerState
 from trunkline.fleet.catalogue.entry import Entry, EntrySkill
+from trunkline.wire.card import plain_name
 from trunkline.wire.peer_card import PeerCard
 
 ListedState = Literal["ready", "discovering", "unreachable", "invalid", "disabled"]
 # What an operator said of an entry, whoever owns it.
 Override = Literal["", "enabled", "disabled", "draining"]
 _REASONS = {"disabled": "an operator has disabled it", "draining": "an operator lets it run empty"}
-_SKILLS_LIMIT = 1000
+_SKILLS_LIMIT, _VERSION_LENGTH = 1000, 80
 
 
 class ListedSkill(EntrySkill, frozen=True, kw_only=True):
@@ -62,6 +63,11 @@ class Listed(Struct, frozen=True, kw_only=True):
     card: PeerCard | None = None
     input_modes: tuple[str, ...] = ()
     breaker: BreakerState = "closed"
+
+    @property
+    def version(self) -> str:
+        """The version that the agent's own card says; empty where there is none."""
+        return "" if self.card is None else plain_name(self.card.version)[:_VERSION_LENGTH]
 
     def has(self, skill: str) -> bool:
         """Whether the agent has a skill."""

@@ -80,6 +80,7 @@ class AgentCardLines(ApiStruct, frozen=True, kw_only=True):
     name: str
     url: str = ""
     versions: tuple[str, ...] = ()
+    version: str = ""
     state: str = ""
     reason: str = ""
     description: str = ""
@@ -161,6 +162,7 @@ def card_lines(listed: Listed) -> AgentCardLines:
         name=listed.entry.name,
         url="" if peer is None else shown(peer.url),
         versions=listed.versions,
+        version=listed.version,
         state=listed.state,
         reason=listed.reason,
         description=listed.description,
@@ -176,6 +178,7 @@ def card_text(card: AgentCardLines) -> str:
             f"name: {card.name}",
             f"url: {card.url}",
             f"protocol: {', '.join(card.versions)}",
+            f"version: {card.version}",
             f"state: {card.state} {card.reason}".rstrip(),
             f"description: {card.description}",
             "skills:",
