@@ -93,6 +93,10 @@ def test_settings_of_a_tenant_have_their_effects_and_only_there(tmp_path: Path) 
         assert narrowed["settings"]["egress_networks"] == []
         again = await said("POST", "/api/a2a/probe", keys["shut"], url="http://127.0.0.2:9")
         assert "egress_hosts" in again["error"]
+        await said("PATCH", "/admin/tenants/shut", OPERATOR, settings={**settings, "kinds": ["skill"]})
+        announced = await said("PUT", "/api/announce/late", keys["shut"], url="http://127.0.0.2:9", ttl=60)
+        assert announced == (400, "kind")
+        assert await hub.host.store.docs.get("shut", "catalogue", "late") is None
         # How long ended work is kept.
         path = f"/api/tasks/{refused['taskId']}"
         while isinstance(await said("GET", path, keys["shut"]), dict):  # noqa: ASYNC110

@@ -14,7 +14,7 @@ from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, PageQuery
 from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.discovery import CardDiscovery
 from trunkline.fleet.catalogue.documents import CatalogueDocuments, KeptEntry, KeptOverride
-from trunkline.fleet.catalogue.entry import Entry
+from trunkline.fleet.catalogue.entry import Entry, Kind
 from trunkline.fleet.catalogue.entry_reader import read_entry
 from trunkline.fleet.catalogue.files import ENTRIES_LIMIT
 from trunkline.fleet.catalogue.history import CatalogueHistory
@@ -140,6 +140,10 @@ class AgentsApi:
             raise InvalidParams(f"a catalogue has at most {ENTRIES_LIMIT} entries", conflict="CATALOGUE_FULL")
         return await self._keep(call, name, raw, None)
 
+    def _check_kind(self, tenant: str, kind: Kind) -> None:
+        if not self._parts.catalogue.allows(tenant, kind):
+            raise InvalidParams(f"no agents of the kind {kind} here: the operator sets kinds", field="kind")
+
     def _check_free(self, name: str) -> None:
         if self._parts.catalogue.is_reserved(name):
             raise _taken(name, "file")
@@ -221,7 +225,7 @@ class AgentsApi:
             by=call.principal.name,
             until=self._parts.now_ms() + int(form.ttl * 1000),
         )
-        read_entry(raw, "announce", tenant=call.tenant)
+        self._check_kind(call.tenant, read_entry(raw, "announce", tenant=call.tenant).kind)
         known = self._parts.catalogue.find(call.tenant, call.id)
         earlier = self._parts.documents.kept(call.tenant, call.id)
         if known is not None and known.entry.owner != "announce":
@@ -247,10 +251,7 @@ class AgentsApi:
     ) -> AgentItem:
         plain = _without_credentials(raw)
         entry = self._read(call, plain)
-        if not self._parts.catalogue.allows(call.tenant, entry.kind):
-            raise InvalidParams(
-                f"no agents of the kind {entry.kind} here: the operator sets kinds", field="kind"
-            )
+        self._check_kind(call.tenant, entry.kind)
         if entry.peer is not None:
             await self._check_address(call.tenant, entry.peer.url)
             if entry.peer.login is not None:
