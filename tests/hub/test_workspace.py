@@ -34,6 +34,14 @@ def test_limits_of_tenants_and_keys_stand_in_the_files(
     keys.write_text("keys:\n  ci:\n    env: CI_KEY\n    quota: {cost_per_year: 2}\n")
     with pytest.raises(Misuse, match=r"keys.yaml, line 4: keys.ci.quota.cost_per_year: unknown"):
         read_keys(tmp_path)
+    # Which member or key is wrong is told, not only in which line.
+    (tmp_path / "hub.yaml").write_text("quota: {requests_per_minute: 60, cost_per_day: 0}")
+    with pytest.raises(Misuse, match=r"hub.yaml, line 1: quota.cost_per_day: expected"):
+        read_hub(tmp_path)
+    monkeypatch.setenv("CI_KEY", "short")
+    keys.write_text("keys:\n  ci: {env: CI_KEY}\n")
+    with pytest.raises(Misuse, match=r"keys.yaml, line 2: keys.ci: a key must have at least 8"):
+        read_keys(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +58,7 @@ def test_limits_of_tenants_and_keys_stand_in_the_files(
         (
             "keys.yaml",
             "keys:\n  a: {env: A}\n  b: {env: A, scopes: [admin]}",
-            "line 3: A holds the key of a too; give each a key of its own",
+            "line 3: keys.b: A holds the key of a too; give each a key of its own",
         ),
         ("keys.yaml", "keys: {5: {env: A}}", "line 1: expected string, got integer - at key"),
     ],

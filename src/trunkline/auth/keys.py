@@ -149,12 +149,21 @@ def digest_of(token: bytes) -> bytes:
     return sha256(b"trunkline-key:" + token).digest()
 
 
-def _fixed(key: Secret, scopes: frozenset[Scope] = _SCOPES) -> tuple[bytes, Principal]:
+def check_key(key: Secret) -> None:
+    """Let a key pass that somebody chose.
+
+    Raises:
+        Misuse: it is too short, or no header can carry it.
+    """
     text = key.reveal()
     if len(text) < _SHORTEST:
         raise Misuse(f"a key must have at least {_SHORTEST} characters")
     if not text.isprintable() or text != text.strip():
         raise Misuse("a key must be printable, without space around it; no header can carry this one")
-    digest = digest_of(text.encode())
+
+
+def _fixed(key: Secret, scopes: frozenset[Scope] = _SCOPES) -> tuple[bytes, Principal]:
+    check_key(key)
+    digest = digest_of(key.reveal().encode())
     # The name tells two keys' tasks apart and gives nothing of the key away.
     return digest, Principal(DEFAULT_TENANT, f"key-{digest.hex()[:12]}", scopes)

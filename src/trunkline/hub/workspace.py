@@ -13,6 +13,7 @@ from typing import Annotated, TypeVar, cast
 import msgspec
 from msgspec import Meta, Struct
 
+from trunkline.auth.keys import check_key
 from trunkline.auth.principal import DEFAULT_TENANT, SCOPES, Principal, Scope, check_tenant
 from trunkline.config import Secret, Settings, load, seconds, secret_text
 from trunkline.errors import Misuse
@@ -159,9 +160,10 @@ def read_keys(workspace: Path) -> list[NamedKey]:
             if other != name:
                 # Whoever shows it would be one of them, and may do what only the other may.
                 raise Misuse(f"{form.env} holds the key of {other} too; give each a key of its own")
+            check_key(Secret(secret))
             keys.append(NamedKey(Secret(secret), principal, form.quota))
         except Misuse as error:
-            raise Misuse(f"{position(f'keys.{name}')}: {error}") from None
+            raise Misuse(f"{position(f'keys.{name}')}: keys.{name}: {error}") from None
     return keys
 
 
