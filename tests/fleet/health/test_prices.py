@@ -19,6 +19,8 @@ USAGE = {"input_tokens": 1_000_000, "output_tokens": 100_000}
         ({"costUsd": 0.5, "usage": USAGE}, 0.5),
         ({"costUsd": 0, "usage": USAGE}, 0.0),
         ({"costUsd": -4}, 0.0),
+        # Two of them would be no number any more.
+        ({"costUsd": 1e308}, 1e9),
         ({"usage": USAGE}, 4.5),
         ({"usage": USAGE, "model": "nobody-knows"}, 4.5),
         ({"usage": USAGE, "model": "claude-opus-4"}, 22.5),

@@ -18,15 +18,15 @@ PRICES = (
 # Of a model that is not named, or not known.
 DEFAULT = (3.0, 15.0)
 _INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-# More tokens than any run has.
-_MOST = 1e12
+# More tokens, and more dollars, than any run has: what is added up over many stays a number.
+_MOST, _MOST_USD = 1e12, 1e9
 
 
 def cost_of(report: Metadata) -> float | None:
     """What a run cost: as it says itself, else its tokens by the price of its model, else None."""
     told = number(report.get("costUsd"))
     if told is not None:
-        return max(told, 0.0)
+        return min(max(told, 0.0), _MOST_USD)
     used = tokens_of(report)
     if used == (0, 0):
         return None
