@@ -77,7 +77,10 @@ def test_a_model_is_told_the_files_of_its_caller_byte_for_byte(tmp_path: Path) -
         ({"raw": "AA==", "mediaType": "audio/mpeg"}, "content_type_not_supported: message.parts[1]: "),
         ({"raw": "AA==", "mediaType": "application/zip"}, "content_type_not_supported: message.parts[1]: "),
         ({"raw": "AA=="}, "content_type_not_supported: message.parts[1]: "),
-        ({"raw": "/w==", "mediaType": "text/plain"}, "content_type_not_supported: message.parts[1]: "),
+        (
+            {"raw": "/w==", "mediaType": "text/plain"},
+            "content_type_not_supported: message.parts[1]: this agent does not read text that is no UTF-8",
+        ),
         ({"raw": raw(b"x" * 2001), "mediaType": "image/png"}, "request_too_large: message.parts[1]: "),
         ({"url": "BASE/none", "mediaType": "image/png"}, "file_not_fetched: message.parts[1]: HTTP 404"),
         ({"url": "BASE/long", "mediaType": "image/png"}, "file_not_fetched: message.parts[1]: "),

@@ -87,10 +87,12 @@ class CallerFiles:
             raise TooLarge(f"{place}: files of one message have at most {self._limit} bytes", field=place)
         content = self._content(part, kind, body)
         if content is None:
-            raise ContentTypeNotSupported(
-                f"{place}: this agent does not read {kind or 'a file that does not say its mediaType'}",
-                field=place,
+            what = (
+                "text that is no UTF-8"
+                if _is_text(kind)
+                else kind or "a file that does not say its mediaType"
             )
+            raise ContentTypeNotSupported(f"{place}: this agent does not read {what}", field=place)
         self._left -= len(body)
         return content
 
