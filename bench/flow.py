@@ -51,8 +51,9 @@ class Coder:
 
     works_elsewhere = False
 
-    def agent(self, agent_id: str) -> str | None:
+    def agent(self, tenant: str, agent_id: str) -> str | None:
         """All delegations are its tasks."""
+        del tenant
         return agent_id
 
     def admit(self, request: SendRequest) -> str:

@@ -70,9 +70,9 @@ class Noting:
         self._note(activity.node.id)
         return Outcome(ok=True, output=OUTPUTS.get(activity.node.id, {}))
 
-    def agent(self, agent_id: str) -> str | None:
+    def agent(self, tenant: str, agent_id: str) -> str | None:
         """All delegations are tasks of one agent."""
-        del agent_id
+        del tenant, agent_id
         return AGENT
 
     def admit(self, request: SendRequest) -> str:

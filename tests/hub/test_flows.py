@@ -190,6 +190,27 @@ def test_a_delegation_to_an_agent_that_is_not_in_the_catalogue_fails(tmp_path: P
     run(scene())
 
 
+def test_a_run_delegates_to_no_agent_that_only_another_tenant_has(tmp_path: Path) -> None:
+    agents = AGENTS.replace("}\n  - {name: release", ", tenants: [north]}\n  - {name: release")
+
+    async def scene() -> None:
+        async with opened(workspace(tmp_path, agents)) as ask:
+            told: list[Any] = []
+            for name in ("writer", "nobody"):
+                odd = workflow({**DRAFT, "config": {**DRAFT["config"], "agent_id": name}})
+                status, answer = await ask(
+                    "POST /v1/executions",
+                    {"definition": odd, "input": {"topic": "tea"}},
+                )
+                assert status == 422
+                told.append(answer["error"]["message"].replace(name, "NAME"))
+                assert answer["error"]["code"] == "DELEGATE_AGENT_NOT_FOUND"
+            # Whether anybody has it is nobody else's business.
+            assert told[0] == told[1]
+
+    run(scene())
+
+
 def test_a_registered_workflow_becomes_an_agent_by_its_id(tmp_path: Path) -> None:
     async def scene() -> None:
         async with opened(workspace(tmp_path, "agents: []")) as ask:

@@ -139,10 +139,9 @@ class CarriedAgents:
         self._operations: dict[str, EncodedOperations] = {}
         self._first = runner.agent(runner.origin)
 
-    @property
-    def names(self) -> AgentNames:
-        """The names of the agents that are carried."""
-        return AgentNames(self._hosted)
+    def has(self, tenant: str, name: str) -> bool:
+        """Whether an agent is carried that a tenant has: a run may name any, and is of one tenant."""
+        return name in self._hosted and self._catalogue.find(tenant, name) is not None
 
     def run_flows(self, flows: HostFlows, runs: HostedAgent) -> None:
         """Take what runs workflows, and the agent whose tasks their runs are."""

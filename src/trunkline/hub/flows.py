@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from trunkline.config import Settings, environment
@@ -47,15 +47,19 @@ def flows_of(settings: Settings, workspace: Path) -> HostFlows:
     return HostFlows(operator_config(settings.mcp_manifest, settings.flow_steps), workspace)
 
 
+# Whether a tenant has an agent of a name.
+HasAgent = Callable[[str, str], bool]
+
+
 class NamedAgents:
     """The agents whose work is a child task of a run, by their names."""
 
-    def __init__(self, names: Collection[str]) -> None:
-        self._names = names
+    def __init__(self, has: HasAgent) -> None:
+        self._has = has
 
-    def agent(self, agent_id: str) -> str | None:
-        """The agent itself, if it is carried here."""
-        return agent_id if agent_id in self._names else None
+    def agent(self, tenant: str, agent_id: str) -> str | None:
+        """The agent itself, if the tenant of the run has it."""
+        return agent_id if self._has(tenant, agent_id) else None
 
 
 class HostFlows:
@@ -66,16 +70,16 @@ class HostFlows:
         self._workspace = workspace
         self.api = FlowApi(lambda: self.port, config.signatures, self.resolve)
 
-    def assemble(self, host: Host, agents: Collection[str] | None = None) -> HostedAgent:
+    def assemble(self, host: Host, has: HasAgent | None = None) -> HostedAgent:
         """Begin with a new store, and the agents of a catalogue if it has one; gives whose tasks runs are."""
         self._http_client = SocketHttpClient(Egress(networks=EVERYWHERE))
-        self._executors = FlowExecutors(self.config, self._http_client, catalogue=agents is not None)
+        self._executors = FlowExecutors(self.config, self._http_client, catalogue=has is not None)
         self._engine = FlowEngine(
             host.store.docs,
             {
                 "activities": self._executors.activities,
                 "delegates": self._executors.delegates,
-                "agents": NamedAgents(() if agents is None else agents),
+                "agents": NamedAgents(has or (lambda tenant, name: False)),
             },
         )
         self.files = WorkflowFiles(self._workspace or Path(), self._engine.definitions)

@@ -161,7 +161,7 @@ class Hub:
         self.carried.assemble(runner, host.executors, host.sites, host.settings, clients)
         self.carried.open_by(partial(opening, dispatcher))
         if self._flows is not None:
-            self.carried.run_flows(self._flows, self._flows.assemble(host, self.carried.names))
+            self.carried.run_flows(self._flows, self._flows.assemble(host, self.carried.has))
         self.carried.run_models(partial(self._load_models, host))
         self._own = Fetcher(Egress(networks=EVERYWHERE), timeout_s=host.settings.push_timeout)
         self._notifications = self._notified(host, vault, dispatcher)

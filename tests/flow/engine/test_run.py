@@ -57,9 +57,10 @@ class Coder:
     def __init__(self) -> None:
         self.begun: list[str] = []
         self.free = asyncio.Event()
+        self.listed = True
 
-    def agent(self, agent_id: str) -> str | None:
-        return "coder" if agent_id == "coder" else None
+    def agent(self, tenant: str, agent_id: str) -> str | None:
+        return "coder" if agent_id == "coder" and self.listed else None
 
     def admit(self, request: SendRequest) -> str:
         del request
@@ -191,6 +192,8 @@ async def test_what_a_child_asks_is_asked_of_the_caller(store: str, tmp_path: Pa
         asked = await handle.wait()
         assert (asked.status, asked.node_id) == ("interrupted", "implement")
         assert (await handle.status()).phase == "interrupted"
+        # Whoever has begun goes on, though its tenant has it no longer.
+        coder.listed = False
         result = await handle.resume({"take": "this"})
         assert result.status == "completed" and result.final_state == {
             "task": "ask",

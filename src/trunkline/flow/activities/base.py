@@ -63,8 +63,8 @@ class DelegateExecutor(Protocol):
 class AgentDelegates(Protocol):
     """The agents whose work is a child task of the run."""
 
-    def agent(self, agent_id: str) -> str | None:
-        """The agent of the child task, or None where a delegation to it is a plain call."""
+    def agent(self, tenant: str, agent_id: str) -> str | None:
+        """The agent of the child task, or None where the tenant has none: then it is a plain call."""
         ...
 
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from trunkline.clock import now_ms
-from trunkline.errors import FlowRefused, Misuse
+from trunkline.errors import FlowRefused, Misuse, TaskNotFound
 from trunkline.flow.activities.base import Activity, DelegateOrder, Outcome, output_of
 from trunkline.flow.definitions import Loaded
 from trunkline.flow.engine.children import ChildRun, agent_request, child_id, nested_done, read_done
@@ -197,8 +197,8 @@ class Run:
             return Outcome(ok=False, error=f"it took longer than {limit_ms} ms", code="TIMEOUT")
 
     async def _delegate(self, lane: Lane, effect: Delegate) -> None:
-        node, parts = effect.node, self._parts
-        agent = parts.agents.agent(node.config["agent_id"]) if parts.agents is not None else None
+        node, child = effect.node, child_id(effect, self._work.tenant)
+        agent = await self._agent_of(node.config["agent_id"], child)
         if agent is None:
             order = DelegateOrder(
                 self._order.execution,
@@ -212,11 +212,21 @@ class Run:
             )
             await self._begin(lane, self._plain_call(order))
             return
-        child = child_id(effect, self._work.tenant)
         request = agent_request(child, effect, self._state)
         await self._open_child(lane, child, agent, request, nested=False)
         if effect.until and lane in self._children:
             self._moments[lane] = effect.until
+
+    async def _agent_of(self, agent_id: str, child: str) -> str | None:
+        """The agent whose task a delegation is; one that has it already goes on, listed or not."""
+        agents = self._parts.agents
+        found = None if agents is None else agents.agent(self._work.tenant, agent_id)
+        if found is not None or agents is None or self._is_new:
+            return found
+        try:
+            return (await self._work.children.state(child)).agent
+        except TaskNotFound:
+            return agent_id if child in self._state.ended_children else None
 
     async def _plain_call(self, order: DelegateOrder) -> Done:
         return _done(await self._within(self._parts.delegates.delegate(order), order.timeout_ms))
