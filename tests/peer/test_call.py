@@ -172,7 +172,7 @@ def test_a_chain_that_is_too_long_ends_with_its_reason() -> None:
 
 def test_nobody_of_that_name_is_a_mistake_of_the_author(caplog: pytest.LogCaptureFixture) -> None:
     async def wrong(turn: Turn) -> object:
-        with pytest.raises(Misuse, match="'pear' to call; give an address, or one of peer, caller"):
+        with pytest.raises(Misuse, match="'pear' to call; give an address, or an agent of this host, peer"):
             await turn.call("pear", "hello")
         with pytest.raises(Misuse, match="no address of an agent"):
             await turn.call("ftp://x", "hello")

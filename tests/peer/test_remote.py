@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.peer.rig import CALLER, calling, served
 from tests.run.desk import run
 from trunkline import Agent, Turn
+from trunkline.errors import Misuse
 from trunkline.log.events import DISPATCH_KEY
 from trunkline.peer.executor import remote_id
-from trunkline.peer.remote import CALL_KEY
+from trunkline.peer.remote import CALL_KEY, Reachable
 from trunkline.run import hops
 from trunkline.wire.types import Message, Part, Role, SendRequest, TaskState
 
@@ -68,3 +71,11 @@ def test_hb06_a_peer_is_told_what_the_list_allows() -> None:
                 assert not any(b"canary" in body for _, body in sent)
 
     run(main())
+
+
+def test_who_calls_nobody_is_told_of_its_own_agents_and_not_of_all_that_are_carried() -> None:
+    reachable = Reachable("caller:calls", ["own"], ["of-another-tenant"])
+    assert reachable.agent("of-another-tenant") == "of-another-tenant"
+    with pytest.raises(Misuse, match="there is no agent 'nobody' to call") as refused:
+        reachable.agent("nobody")
+    assert "own" in str(refused.value) and "of-another-tenant" not in str(refused.value)

@@ -148,8 +148,11 @@ class Reachable(Struct, frozen=True):
             return self.remote
         if target in self.local:
             return target
-        known = ", ".join([*self.peers, *self.local])
-        raise Misuse(f"there is no agent {target!r} to call; give an address, or one of {known}")
+        # Without those that are near: on a hub they are of many tenants, and one of these may read this.
+        known = "".join([f", {name}" for name in self.peers])
+        raise Misuse(
+            f"there is no agent {target!r} to call; give an address, or an agent of this host{known}"
+        )
 
 
 def find(peers: Mapping[str, Peer], named: str) -> Peer:
