@@ -186,6 +186,11 @@ def test_a_delegation_to_an_agent_that_is_not_in_the_catalogue_fails(tmp_path: P
             status, told = await ask("POST /v1/executions", {"definition": odd, "input": {"topic": "tea"}})
             assert (status, told["error"]["code"]) == (422, "DELEGATE_AGENT_NOT_FOUND")
             assert "'nobody'" in told["error"]["message"]
+            # One that is disabled takes nothing new, from a run no more than from anybody.
+            assert (await ask("POST /api/agents/writer/disable"))[0] == 200
+            order = {"definition": workflow(DRAFT), "input": {"topic": "tea"}}
+            status, told = await ask("POST /v1/executions", order)
+            assert (status, told["error"]["code"]) == (422, "DELEGATE_AGENT_NOT_FOUND")
 
     run(scene())
 

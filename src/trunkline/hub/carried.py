@@ -140,8 +140,9 @@ class CarriedAgents:
         self._first = runner.agent(runner.origin)
 
     def has(self, tenant: str, name: str) -> bool:
-        """Whether an agent is carried that a tenant has: a run may name any, and is of one tenant."""
-        return name in self._hosted and self._catalogue.find(tenant, name) is not None
+        """Whether an agent is carried that a tenant has, and that takes work: a run may name any."""
+        found = self._catalogue.find(tenant, name) if name in self._hosted else None
+        return found is not None and found.state != "disabled"
 
     def run_flows(self, flows: HostFlows, runs: HostedAgent) -> None:
         """Take what runs workflows, and the agent whose tasks their runs are."""

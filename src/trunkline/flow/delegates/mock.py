@@ -41,7 +41,7 @@ class UnknownAgents:
 
     async def delegate(self, order: DelegateOrder) -> Outcome:
         """See `DelegateExecutor`."""
-        text = f"{order.node.id}: there is no agent {agent_id_of(order)!r} in the catalogue"
+        text = f"{order.node.id}: the catalogue has no agent {agent_id_of(order)!r} that takes work"
         return failed("DELEGATE_AGENT_NOT_FOUND", text)
 
 
