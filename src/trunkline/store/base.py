@@ -66,17 +66,11 @@ class Log(Protocol):
         ...
 
     async def tail(self, cursor: Cursor, limit: int = 1000) -> tuple[list[TailRecord], Cursor]:
-        """The whole log in commit order from a cursor (`START` first): at least once, never skips.
-
-        An append that cannot be read back is logged with its task, and comes as one `Unread` at its last seq.
-        """
+        """The whole log in commit order from a cursor (`START` first): at least once, never skips."""
         ...
 
     async def tail_appends(self, cursor: Cursor, limit: int = 1000) -> tuple[Sequence[TailAppend], Cursor]:
-        """The same by whole appends, for who reads everything: none is cut, however few events are wanted.
-
-        Only the first may be without its beginning, if the cursor lies inside it.
-        """
+        """The same by whole appends; only the first may lack its beginning, if the cursor lies inside it."""
         ...
 
     async def end(self) -> Cursor:

@@ -152,7 +152,10 @@ class TailRecord(TaskRef, frozen=True, gc=False):
 
 
 class TailAppend(TaskRef, frozen=True, gc=False):
-    """Events of the whole log that were appended together to one task; `last` is the seq of the last one."""
+    """Events of the whole log that were appended together to one task; `last` is the seq of the last one.
+
+    What cannot be read back is logged with its task, and comes as one `Unread` at its last seq.
+    """
 
     last: int
     at: int
