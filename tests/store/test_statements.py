@@ -9,7 +9,7 @@ import pytest
 
 import trunkline.store
 from trunkline.store.columns import filters
-from trunkline.store.records import Where
+from trunkline.store.records import ASKING, Where
 from trunkline.store.statements import migrations, statements
 from trunkline.wire.types import TaskState
 
@@ -31,7 +31,7 @@ def test_every_name_is_used_and_every_use_has_a_name(dialect):
     used |= set(re.findall(r"\"(filter_\w+|append_\w+|add_\w+|put_\w+|drop_\w+|unless_\w+)\"", code))
     used |= set(re.findall(r"\b(?:rows\(|write\(|sql\.get\(|sql\[)\s*\"(\w+)\"", code))
     used |= set(re.findall(r"\"(heads\w*|count_heads|by_\w+)\"", code))
-    for state in (TaskState.WORKING, TaskState.COMPLETED):
+    for state in (TaskState.WORKING, TaskState.COMPLETED, ASKING):
         used |= {f"filter_{name}" for name in filters(Where("p", "c", state, 1, ("",), "t", "b"))}
     assert used == {*named, *LACKED[dialect]}
 

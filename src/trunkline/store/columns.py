@@ -58,8 +58,11 @@ def filters(where: Where) -> dict[str, object]:
     }
     if where.state is not None:
         del given["state"]
-        number = NUMBERS[where.state]
-        given["open_state" if number <= LAST_OPEN else "state"] = number
+        if isinstance(where.state, tuple):
+            given["open_states"] = [NUMBERS[state] for state in where.state]
+        else:
+            number = NUMBERS[where.state]
+            given["open_state" if number <= LAST_OPEN else "state"] = number
     return given
 
 

@@ -87,7 +87,7 @@ class Heads(StorePart):
 
     def _list_of(self, given: Mapping[str, object]) -> str:
         """The statement of a list: each database has its own for what it would sort out of all tasks."""
-        if {"principal", "context_id", "parent", "open_state"} & given.keys():
+        if {"principal", "context_id", "parent", "open_state", "open_states"} & given.keys():
             return "heads"
         own = ["heads_of_agents", "heads_of_all"] if "agents" in given else ["heads_of_all"]
         return next((name for name in own if name in self._database.sql), "heads")
@@ -97,7 +97,7 @@ class Heads(StorePart):
         # Only SQLite has to be told by which way it finds the fewest.
         if "context_id" in given or "parent" in given:
             way = "by_num"
-        elif "open_state" in given:
+        elif "open_state" in given or "open_states" in given:
             way = "by_open"
         elif "born_from" in given and "principal" not in given:
             way = "by_born"

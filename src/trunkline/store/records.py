@@ -10,7 +10,7 @@ from msgspec import Struct
 from trunkline.log.events import AnyEvent, Recorded
 from trunkline.log.head import Head
 from trunkline.log.ids import Position
-from trunkline.wire.types import TaskState
+from trunkline.wire.types import INTERRUPTED, TaskState
 
 
 class TaskRef(Struct, frozen=True, gc=False):
@@ -166,15 +166,20 @@ Cursor = str
 START: Cursor = ""
 
 
+# The states in which a task asks somebody something, always in this order: tokens of pages spell it.
+ASKING = tuple([state for state in TaskState if state in INTERRUPTED])
+
+
 class Where(Struct, frozen=True, gc=False):
     """A filter over heads; what is None does not filter. `agents` of an origin are its own id and ''.
 
-    `born_from` is where the ids of tasks begin that were opened from a moment on, children not among them.
+    `state` is one, or several of those that are no end. `born_from` is where the ids of tasks begin that were
+    opened from a moment on, children not among them.
     """
 
     principal: str | None = None
     context_id: str | None = None
-    state: TaskState | None = None
+    state: TaskState | tuple[TaskState, ...] | None = None
     status_from: int | None = None
     agents: tuple[str, ...] | None = None
     parent: str | None = None

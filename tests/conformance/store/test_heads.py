@@ -22,8 +22,8 @@ from tests.conformance.store.given import (
 from trunkline.log import events as ev
 from trunkline.log.head import Head
 from trunkline.log.ids import Position
-from trunkline.store.records import Where
-from trunkline.wire.types import STATES, TaskState
+from trunkline.store.records import ASKING, Where
+from trunkline.wire.types import INTERRUPTED, STATES, TaskState
 
 EVERYTHING = Where()
 
@@ -56,9 +56,10 @@ def test_a_head_comes_back_equal(run, store):
 def test_every_state_is_kept(run, store, state):
     async def case():
         await task(store, "t1", state=state)
-        return (await store.heads.get(A, "t1")).state, ids(await listed(store, Where(state=state)))
+        found = ids(await listed(store, Where(state=state)))
+        return (await store.heads.get(A, "t1")).state, found, ids(await listed(store, Where(state=ASKING)))
 
-    assert run(case()) == (state, ["t1"])
+    assert run(case()) == (state, ["t1"], ["t1"] if state in INTERRUPTED else [])
 
 
 @pytest.mark.parametrize("text", ["", "ünï", "日本", "'; --", '"', "a\\b", "👍", "%_"])
@@ -168,6 +169,12 @@ FILTERS = {
     "owner": (Where(principal="owner-1"), lambda n: n % 3 == 1),
     "context": (Where(context_id="ctx-2"), lambda n: n % 4 == 2),
     "state": (Where(state=TaskState.COMPLETED), lambda n: n // 4 == 1),
+    "states": (Where(state=(TaskState.WORKING, TaskState.INPUT_REQUIRED)), lambda n: n < 4),
+    "owner+states": (
+        Where(principal="owner-1", state=(TaskState.WORKING, TaskState.SUBMITTED)),
+        lambda n: n % 3 == 1 and n < 4,
+    ),
+    "other states": (Where(state=ASKING), lambda n: False),
     "from": (Where(status_from=AT + 60), lambda n: n * 7 % 12 >= 6),
     "owner+context": (Where(principal="owner-0", context_id="ctx-0"), lambda n: n % 12 == 0),
     "owner+state": (Where(principal="owner-2", state=TaskState.WORKING), lambda n: n % 3 == 2 and n < 4),

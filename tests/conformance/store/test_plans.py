@@ -14,7 +14,7 @@ from trunkline.log.ids import Position
 from trunkline.store.parts import Heads
 from trunkline.store.postgres.sessions import SQL as POSTGRES
 from trunkline.store.postgres.sessions import TEXTS, Statement
-from trunkline.store.records import Where
+from trunkline.store.records import ASKING, Where
 from trunkline.store.statements import statements
 from trunkline.wire.types import TaskState
 
@@ -44,6 +44,7 @@ PAGES = [
 ]
 PAGES += [
     Where(state=TaskState.INPUT_REQUIRED),
+    Where(state=ASKING),
     Where(principal="ann"),
     Where(principal="ann", state=TaskState.WORKING),
 ]
@@ -95,7 +96,10 @@ def _sqlite(path, lists):
             for name in ASKED
         }
         for name, (text, values) in lists.items():
-            given = {one: json.dumps(value) if one == "agents" else value for one, value in values.items()}
+            given = {
+                one: json.dumps(value) if isinstance(value, list | tuple) else value
+                for one, value in values.items()
+            }
             steps = _steps(connection, text, given)
             assert steps < FEW_STEPS, (name, steps)
     connection.close()

@@ -263,6 +263,9 @@ AND state = :state::smallint;
 -- name: filter_open_state
 AND state = :open_state::smallint AND state <= 4;
 
+-- name: filter_open_states
+AND state = ANY (:open_states::smallint[]) AND state <= 4;
+
 -- name: filter_status_from
 AND status_at >= :status_from::bigint;
 

@@ -192,6 +192,9 @@ AND state = :state;
 -- name: filter_open_state
 AND state = :open_state AND state <= 4;
 
+-- name: filter_open_states
+AND state IN (SELECT value FROM json_each(:open_states)) AND state <= 4;
+
 -- name: filter_status_from
 AND status_at >= :status_from;
 
