@@ -13,8 +13,19 @@ from trunkline.log.decide import Cancel, Claim, Emit, ForceCancel, Park, Release
 from trunkline.log.delegation import Notify, RestChild
 from trunkline.log.fold import BYTES_LIMIT, EVENTS_LIMIT, State, fold, is_full
 from trunkline.log.notifications import PUSH_EVENTS_LIMIT, PUSH_LIMIT, DeletePush, SetPush
+from trunkline.wire.question import question_metadata
 from trunkline.wire.spellings import plain_state
-from trunkline.wire.types import STATES, Artifact, Task, TaskState, TaskStatus
+from trunkline.wire.types import (
+    INTERRUPTED,
+    STATES,
+    TERMINAL,
+    Artifact,
+    Message,
+    Part,
+    Task,
+    TaskState,
+    TaskStatus,
+)
 
 WORKING = ev.Status(TaskState.WORKING)
 DONE = ev.Status(TaskState.COMPLETED)
@@ -139,6 +150,43 @@ def test_an_answer_sets_the_task_to_work() -> None:
         ev.FollowUp(said("yes")),
         WORKING,
     )
+
+
+def answering(question: str) -> Message:
+    return Message(
+        "a", parts=(Part(text="done"),), metadata=question_metadata(question) if question else None
+    )
+
+
+@pytest.mark.parametrize("state", STATES, ids=plain_state)
+def test_who_is_there_to_answer_says_something_only_to_what_asks(state: TaskState) -> None:
+    question = Message("q1", parts=(Part(text="Log in, or which one?"),))
+    asked = task(ev.Status(state, question))
+    for answer in (answering(""), answering("q1")):
+        if state in INTERRUPTED:
+            assert decide(asked, Say(answer, by="carol")) == (ev.FollowUp(answer, "carol"), WORKING)
+        else:
+            with pytest.raises(UnsupportedOperation if state in TERMINAL else InvalidParams):
+                decide(asked, Say(answer, by="carol"))
+    if state in INTERRUPTED:
+        with pytest.raises(InvalidParams, match="does not ask the question 'q0' now"):
+            decide(asked, Say(answering("q0"), by="carol"))
+        # Once it is answered, who comes second is told so.
+        answered = task(ev.Status(state, question), ev.FollowUp(answering("q1"), "carol"))
+        with pytest.raises(InvalidParams, match="does not ask"):
+            decide(answered, Say(answering(""), by="dave"))
+
+
+@given(logs)
+def test_whatever_happened_only_an_open_question_is_answered_by_others(log: tuple[ev.AnyEvent, ...]) -> None:
+    state = fold("t", recorded(log))
+    asks = state.state in INTERRUPTED and state.status_message is not None
+    try:
+        added = decide(state, Say(Message("m-answer", parts=(Part(data={"rejected": True}),)), by="carol"))
+    except (InvalidParams, UnsupportedOperation):
+        assert not asks
+    else:
+        assert asks and [event.by for event in added if isinstance(event, ev.FollowUp)] == ["carol"]
 
 
 def test_a_message_of_another_context_is_refused() -> None:

@@ -53,6 +53,9 @@ async def approves(work: Work) -> Verdict:
     if work.state.message.text == "go":
         asked = Message("q1", role=Role.AGENT, parts=(Part(text="Shall I?"),))
         await work.ask(ev.Status(ASKING, asked))
+    if work.state.message.text == "login":
+        asked = Message("q2", role=Role.AGENT, parts=(Part(text="Log in."),))
+        await work.ask(ev.Status(TaskState.AUTH_REQUIRED, asked))
     return DONE
 
 
@@ -89,6 +92,29 @@ def test_an_approver_sees_the_question_answers_it_and_is_named_in_the_log(caller
             assert [(one.message.text, one.by) for one in said] == [("yes", caller.principal.name)]
             # The same answer again is the same answer.
             assert len((await operations.get(ME, TaskQuery(task_id))).artifacts) == 1
+
+    run(case())
+
+
+def test_of_a_login_an_approver_sees_what_is_asked_and_where_it_stands() -> None:
+    async def case() -> None:
+        async with served() as (runner, operations):
+            task = await operations.send(ME, saying("login"))
+            assert isinstance(task, Task) and task.status.state is TaskState.AUTH_REQUIRED
+            for other in (by("other"), by("approver", ANSWER, "elsewhere")):
+                with pytest.raises(errors.TaskNotFound):
+                    await operations.get(other, TaskQuery(task.id))
+            query = ListQuery(status=TaskState.AUTH_REQUIRED, include_artifacts=True)
+            assert (await operations.list(by("other"), query)).total_size == 0
+            (listed,) = (await operations.list(APPROVER, query)).tasks
+            seen = await operations.get(APPROVER, TaskQuery(task.id))
+            assert seen.status.message is not None and seen.status.message.text == "Log in."
+            assert listed == seen and (seen.artifacts, seen.history, seen.metadata) == ((), (), None)
+            done = await operations.send(APPROVER, saying("done", task.id, "q2"))
+            assert isinstance(done, Task) and done.status.state is COMPLETED
+            assert (done.artifacts, done.history, done.status.message) == ((), (), None)
+            log = await runner.log(await runner.find(task.id))
+            assert [one.by for one in log if isinstance(one, ev.FollowUp)] == ["approver"]
 
     run(case())
 

@@ -233,7 +233,7 @@ def check_answer(state: State, message: Message, by: str) -> None:
     """
     named, question = answered_question(message), state.question
     asks = question is not None and named in ("", question.message_id)
-    if (named and not asks) or (by and not (asks and state.state is TaskState.INPUT_REQUIRED)):
+    if (named or by) and not asks:
         asked = f"the question {named!r}" if named else "anything"
         raise errors.InvalidParams(
             f"task {state.task_id} does not ask {asked} now; get the task to see what it asks",

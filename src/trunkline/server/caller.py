@@ -15,7 +15,7 @@ from trunkline.http.exchange import Headers
 from trunkline.log.fold import State
 from trunkline.wire.operations import Operation
 from trunkline.wire.service_parameters import read_extensions
-from trunkline.wire.types import Task, TaskState, TaskStatus
+from trunkline.wire.types import Task, TaskStatus
 from trunkline.wire.writer import Dialect
 
 HEADER = b"a2a-extensions"
@@ -31,7 +31,6 @@ NEEDED = {operation: WRITE if operation in _CHANGING else READ for operation in 
 INSTEAD: dict[Operation, Scope] = dict.fromkeys(
     (Operation.SEND, Operation.STREAM, Operation.GET, Operation.LIST), Scope.ANSWER
 )
-_ASKS = TaskState.INPUT_REQUIRED
 
 
 def permit(principal: Principal, scope: Scope, instead: Scope | None = None) -> None:
@@ -53,7 +52,7 @@ def owns(who: Principal, state: State) -> bool:
 
 def may_see(who: Principal, state: State) -> bool:
     """Whether another's task may be seen by a caller: it asks something, or this caller has answered it."""
-    return Scope.ANSWER in who.scopes and (state.state is _ASKS or who.name in state.answered_by)
+    return Scope.ANSWER in who.scopes and (state.interrupted or who.name in state.answered_by)
 
 
 def answers_as(who: Principal, state: State) -> str:
@@ -66,7 +65,7 @@ def view(who: Principal, state: State, history_length: int | None = None, *, art
     if owns(who, state):
         return state.task(history_length, artifacts=artifacts)
     status = state.status()
-    shown = status if status.state is _ASKS else TaskStatus(status.state, timestamp=status.timestamp)
+    shown = status if state.interrupted else TaskStatus(status.state, timestamp=status.timestamp)
     return Task(state.task_id, state.context_id, shown)
 
 

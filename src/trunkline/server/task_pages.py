@@ -15,7 +15,7 @@ from trunkline.log.ids import Position, page_token, read_page_token
 from trunkline.run.tasks import Tasks
 from trunkline.server.caller import READ, permit, view
 from trunkline.store.records import Where
-from trunkline.wire.types import ListQuery, Task, TaskPage, TaskState
+from trunkline.wire.types import INTERRUPTED, ListQuery, Task, TaskPage
 
 # A page of tasks ends with the one that makes it this large.
 PAGE_BYTES = 1 << 20
@@ -33,7 +33,7 @@ class TaskPages(Struct, eq=False):
 
     async def read(self, principal: Principal, query: ListQuery) -> TaskPage:
         """A page of a principal's tasks; of what asks also others', if it may answer."""
-        inbox = query.status is TaskState.INPUT_REQUIRED and Scope.ANSWER in principal.scopes
+        inbox = query.status in INTERRUPTED and Scope.ANSWER in principal.scopes
         if not inbox:
             permit(principal, READ)
         where = Where(
