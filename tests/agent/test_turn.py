@@ -194,6 +194,19 @@ def test_need_auth() -> None:
     assert text(drive(doing(body), talk)) == "token"
 
 
+def test_a_login_that_is_refused_is_not_taken_for_one() -> None:
+    async def body(turn: Turn) -> object:
+        await turn.need_auth("Please log in.")
+        raise AssertionError("not reached")
+
+    async def talk(client: TestClient) -> Any:
+        asked = await client.send("go")
+        return await client.send([{"data": {"rejected": True, "text": "no account"}}], taskId=asked["id"])
+
+    ended = drive(doing(body), talk)
+    assert (state(ended), said(ended)) == ("failed", "no account")
+
+
 @pytest.mark.parametrize(
     ("verdict", "expected"), [("reject", "rejected"), ("fail", "failed"), ("finish", "completed")]
 )

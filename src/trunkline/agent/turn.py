@@ -22,6 +22,7 @@ from trunkline.agent.extensions import Change, RunReport, Usage
 from trunkline.agent.step import TOOL_TIMEOUT_S, McpTools, encoded, fitted, perform
 from trunkline.agent.validation import (
     LONGEST_S,
+    given_answer,
     moment_of,
     read_back,
     read_flag,
@@ -33,13 +34,13 @@ from trunkline.agent.validation import (
 )
 from trunkline.clock import now_ms
 from trunkline.config import Settings
-from trunkline.errors import Misuse, TurnOver, Unanswered
+from trunkline.errors import Misuse, TurnOver
 from trunkline.log.events import AnyEvent, Chunk, Delta, Status, Stepped
 from trunkline.peer.remote import Calling, Reachable
 from trunkline.run.executor import Work
 from trunkline.run.hops import Bounds, Grants
 from trunkline.telemetry import traces
-from trunkline.wire.question import Rejection, question_metadata, read_answer
+from trunkline.wire.question import Question, question_metadata
 from trunkline.wire.types import Artifact, Message, Metadata, Part, Role, TaskState
 
 if TYPE_CHECKING:
@@ -433,18 +434,21 @@ class Turn:
         wanted = typed_question(question, choices, schema, due)
         if (part := wanted.part()) is not None:
             parts = (*parts, part)
-        answer = read_answer(wanted, await self._interrupt(TaskState.INPUT_REQUIRED, parts, due))
-        if isinstance(answer, Rejection):
-            raise Unanswered(answer.text or "The question was declined.", rejected=True)
-        return answer
+        return given_answer(wanted, await self._interrupt(TaskState.INPUT_REQUIRED, parts, due))
 
     async def ask_message(self, question: str) -> Message:
         """Ask and wait, however long; gives the whole message that answers."""
         return await self._interrupt(TaskState.INPUT_REQUIRED, read_parts("question", question))
 
     async def need_auth(self, what: str) -> Message:
-        """Say which authorization is missing and wait for the caller's next message."""
-        return await self._interrupt(TaskState.AUTH_REQUIRED, read_parts("what", what))
+        """Say which authorization is missing and wait for the next message, of the caller or the inbox.
+
+        Raises:
+            Unanswered: who was asked declines: a login that is refused must not be taken for one.
+        """
+        said = await self._interrupt(TaskState.AUTH_REQUIRED, read_parts("what", what))
+        given_answer(Question(""), said)
+        return said
 
     async def _interrupt(self, state: TaskState, parts: tuple[Part, ...], deadline: int = 0) -> Message:
         await self.flush()

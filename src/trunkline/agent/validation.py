@@ -14,11 +14,11 @@ from typing import TypeVar, cast
 import msgspec
 
 from trunkline.clock import now_ms
-from trunkline.errors import Misuse
+from trunkline.errors import Misuse, Unanswered
 from trunkline.log.events import Event
 from trunkline.wire.decode import MAX_DEPTH, depth
 from trunkline.wire.json_schema import read_schema
-from trunkline.wire.question import Question
+from trunkline.wire.question import Question, Rejection, read_answer
 from trunkline.wire.spellings import timestamp
 from trunkline.wire.types import Artifact, Message, Metadata, Part
 
@@ -203,6 +203,18 @@ def typed_question(text: str, choices: Sequence[str], schema: Metadata | None, d
         read_schema(wanted)
     until = timestamp(deadline) if deadline else ""
     return Question(text, schema=wanted, choices=known, deadline=until)
+
+
+def given_answer(question: Question, message: Message) -> object:
+    """What a message answers.
+
+    Raises:
+        Unanswered: who was asked declines.
+    """
+    answer = read_answer(question, message)
+    if isinstance(answer, Rejection):
+        raise Unanswered(answer.text or "The question was declined.", rejected=True)
+    return answer
 
 
 def moment_of(deadline: float | datetime | None) -> int:
