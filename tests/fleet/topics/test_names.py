@@ -47,7 +47,7 @@ TABLE: list[tuple[ev.AnyEvent, dict[str, Any], list[str]]] = [
     (ev.Status(WORKING), {}, []),
     (ev.Status(WORKING, said("half")), {}, ["agent.skill.progress.c-1"]),
     (ev.Status(ASKS, said("Which?")), {}, ["hitl.request.c-1"]),
-    (ev.FollowUp(said("red")), {"asks": True}, ["hitl.response.c-1"]),
+    (ev.FollowUp(said("red")), {"asks": ASKS}, ["hitl.response.c-1"]),
     (ev.FollowUp(said("and more")), {}, []),
     (ev.QuestionClosed(0), {}, ["hitl.expired.c-1"]),
     (ev.QuestionClosed(0, withdrawn=True), {}, []),
@@ -110,6 +110,11 @@ def test_reports_are_told_wherever_they_stand() -> None:
     assert told(ev.Compacted(3, (artifact,))) == found
     ended = told(ev.Status(TaskState.COMPLETED, said("", metadata=metadata)))
     assert ended[:3] == found and len(ended) == 5
+
+
+def test_what_is_said_to_a_login_is_not_told() -> None:
+    ((_, payload),) = told(ev.FollowUp(said(SECRET), "bob"), asks=TaskState.AUTH_REQUIRED)
+    assert payload == {"taskId": "t-1", "agent": "desk", "skill": "work", "answeredBy": "bob"}
 
 
 def test_HB_34_nothing_but_named_members_is_told() -> None:

@@ -33,7 +33,7 @@ Topics = Iterator[tuple[str, Payload]]
 
 
 class NamedTask(Struct):
-    """What the topics of a task need to know of it; `asks` changes with its events."""
+    """What the topics of a task need to know of it; `asks` is its state while it asks something."""
 
     task_id: str
     context_id: str
@@ -42,7 +42,7 @@ class NamedTask(Struct):
     correlation_id: str
     trigger: str = ""
     parent: str = ""
-    asks: bool = False
+    asks: TaskState | None = None
 
 
 def named_task(task_id: str, event: ev.Submitted, origin: str) -> NamedTask:
@@ -73,9 +73,11 @@ def topics_of(task: NamedTask, event: ev.AnyEvent, answer: str = "") -> Topics:
         case ev.Routed() if event.refusal:
             yield f"dispatch.dropped.{_segment(event.refusal)}", _dropped(task, event)
         case ev.FollowUp(message=message, by=by):
-            if task.asks:
+            if task.asks is not None:
                 answered = {"answeredBy": by[:NAME_SIZE]} if by else {}
-                yield _scoped(task, "hitl.response"), _about(task, text_of(message), **answered)
+                # What somebody says to a login may be a secret.
+                text = "" if task.asks is TaskState.AUTH_REQUIRED else text_of(message)
+                yield _scoped(task, "hitl.response"), _about(task, text, **answered)
         case ev.QuestionClosed(withdrawn=withdrawn):
             if not withdrawn:
                 yield _scoped(task, "hitl.expired"), _about(task)
@@ -84,11 +86,11 @@ def topics_of(task: NamedTask, event: ev.AnyEvent, answer: str = "") -> Topics:
         case ev.Compacted(artifacts=artifacts):
             yield from _reports(task, artifacts)
         case ev.Replied(message=message):
-            task.asks = False
+            task.asks = None
             yield from _reports(task, (message,))
             yield from _ended(task, TaskState.COMPLETED, text_of(message) or answer)
         case ev.Status():
-            task.asks = event.state in INTERRUPTED
+            task.asks = event.state if event.state in INTERRUPTED else None
             yield from _status(task, event, answer)
         case _:
             pass

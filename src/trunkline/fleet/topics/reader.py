@@ -104,5 +104,5 @@ class TopicReader:
             return None
         found = named_task(task_id, first[0].event, self._source.origin)
         told = [one.event.state for one in before if one.seq < seq and isinstance(one.event, Status)]
-        found.asks = bool(told) and told[-1] in INTERRUPTED
+        found.asks = told[-1] if told and told[-1] in INTERRUPTED else None
         return found
