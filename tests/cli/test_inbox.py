@@ -67,6 +67,23 @@ def test_an_answer_by_the_command_line_ends_the_task(
     assert trunkline("inbox", "answer", other, "again", "--store", url)[0] == 2
 
 
+def test_a_login_is_listed_as_one_and_answered(
+    tmp_path: Path, trunkline: Run, watched: Callable[[str], str]
+) -> None:
+    url = f"sqlite:///{tmp_path}/tasks.db"
+    with ServerProcess(tmp_path, store=url) as server:
+        agent = Agent(server.base)
+        task = agent.send("auth Log in at https://login.example")["id"]
+        line = "login: Log in at https://login.example"
+        assert line in trunkline("inbox", "list", "--store", url)[1] and line in watched(url)
+        code, out, _ = trunkline("inbox", "show", task, "--store", url)
+        assert code == 0 and "auth-required" in out
+        assert trunkline("inbox", "answer", task, "done", "--store", url)[0] == 0
+        (closed,) = json.loads(trunkline("inbox", "list", "--closed", "--store", url, "--json")[1])
+        assert (closed["taskId"], closed["state"], closed["outcome"]) == (task, "auth-required", "answered")
+        agent.close()
+
+
 def test_an_answer_is_one_thing(trunkline: Run) -> None:
     for words in ((), ("x", "--accept"), ("--data", "1", "--reject"), ("--data", "{")):
         assert trunkline("inbox", "answer", "t1", *words)[0] == 2

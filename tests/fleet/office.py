@@ -85,6 +85,8 @@ def agent() -> Agent:
             return None
         if word == "ask":
             return f"heard {await turn.ask('Which one?')}"
+        if word == "login":
+            return f"heard {(await turn.need_auth('Log in at https://login.example')).text}"
         if word == "colour":
             return f"heard {await turn.ask('Which colour?', choices=['red', 'blue'])}"
         if word == "amount":

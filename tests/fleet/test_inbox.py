@@ -34,7 +34,7 @@ def test_a_question_is_found_answered_and_closed(store: str) -> None:
         (item,) = (await at.get("carol", "/api/inbox"))["items"]
         known = {
             "taskId": task, "contextId": task, "agent": "desk", "skill": "work", "principal": "alice",
-            "question": item["question"], "text": "Which one?", "askedAt": item["askedAt"],
+            "state": "input-required", "question": item["question"], "text": "Which one?", "askedAt": item["askedAt"],
         }  # fmt: skip
         assert item == known
         assert (await at.get("carol", "/api/inbox?state=closed"))["items"] == []
@@ -81,6 +81,47 @@ def test_the_question_of_a_canceled_task_is_closed(store: str) -> None:
         assert (await answer(at, "carol", held, decision="respond", text="late"))[0] == 404
         (closed,) = (await at.get("carol", "/api/inbox?state=closed"))["items"]
         assert closed == {**item, "closedAt": closed["closedAt"], "outcome": "withdrawn"}
+
+    office(work, store)
+
+
+def test_a_login_that_a_task_wants_is_found_answered_rejected_and_closed(store: str) -> None:
+    async def work(at: Office) -> None:
+        task, other = [(await at.send("alice", word))["id"] for word in ("login", "login")]
+        asked = (await at.send("alice", "ask"))["id"]
+        items = (await at.get("carol", "/api/inbox"))["items"]
+        assert [(one["taskId"], one["state"]) for one in items] == [
+            (asked, "input-required"),
+            (other, "auth-required"),
+            (task, "auth-required"),
+        ]
+        first = await at.get("carol", "/api/inbox?limit=2")
+        assert first["items"] == items[:2]
+        rest = await at.get("carol", f"/api/inbox?limit=2&after={first['next']}")
+        assert (rest["items"], rest["next"]) == (items[2:], None)
+        login = items[2]
+        assert (login["text"], login["principal"]) == ("Log in at https://login.example", "alice")
+        assert (await answer(at, "carol", task, decision="accept"))[1]["field"] == "decision"
+        for who in ("alice", "bob"):
+            assert (await answer(at, who, task, decision="respond", text="x"))[0] == 403
+        assert (await answer(at, "stranger", task, decision="respond", text="x"))[0] == 404
+        status, said = await answer(
+            at, "carol", task, decision="respond", text="done", question=login["question"]
+        )
+        assert (status, said["answeredBy"]) == (200, "carol")
+        assert (await at.until(task, "completed"))["text"] == "heard done"
+        # A login that was refused is not taken for one.
+        assert (await answer(at, "dave", other, decision="reject", text="no account"))[0] == 200
+        assert (await at.until(other, "failed"))["error"] == "no account"
+        closed = (await at.get("dave", "/api/inbox?state=closed"))["items"]
+        assert {one["taskId"]: (one["state"], one["outcome"], one["answeredBy"]) for one in closed} == {
+            task: ("auth-required", "answered", "carol"),
+            other: ("auth-required", "rejected", "dave"),
+        }
+        rows = (await at.get("alice", f"/api/tasks/{task}/log"))["items"]
+        assert [row["by"] for row in rows if row["kind"] == "said"] == ["carol"]
+        status, said = await answer(at, "dave", task, decision="respond", text="late")
+        assert (status, said["code"]) == (409, "QUESTION_CLOSED")
 
     office(work, store)
 

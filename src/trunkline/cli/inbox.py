@@ -21,9 +21,10 @@ from trunkline.log.ids import is_task_id
 commands = Commands()
 AskingTask = Annotated[str, typer.Argument(metavar="TASK", help="The id of the task that asks.")]
 _LABELS = {
-    "taskId": "task", "question": "question", "agent": "agent", "skill": "skill", "principal": "asked for",
-    "text": "text", "choices": "choices", "schema": "schema", "proposal": "proposal", "askedAt": "asked",
-    "deadline": "deadline", "closedAt": "closed", "outcome": "outcome", "answeredBy": "answered by",
+    "taskId": "task", "state": "state", "question": "question", "agent": "agent", "skill": "skill",
+    "principal": "asked for", "text": "text", "choices": "choices", "schema": "schema",
+    "proposal": "proposal", "askedAt": "asked", "deadline": "deadline", "closedAt": "closed",
+    "outcome": "outcome", "answeredBy": "answered by",
 }  # fmt: skip
 
 
@@ -48,8 +49,15 @@ def list_(
         watch_page(lambda: _page(look()))
         return
     found = look()
-    rows = [f"{one['taskId']}  {one['askedAt']}  {one['agent']}  {one_line(one['text'])}" for one in found]
+    rows = ["  ".join([one["taskId"], one["askedAt"], one["agent"], _line(one)]) for one in found]
     operator.print(found, *rows or [f"no {state} questions"])
+
+
+def _line(one: dict[str, Any], *, more: bool = False) -> str:
+    """What is asked, on one line; a login is said to be one."""
+    login = "login: " if one.get("state") == "auth-required" else ""
+    choices = f" ({', '.join(one['choices'])})" if more and one.get("choices") else ""
+    return one_line(login + one["text"] + choices)
 
 
 def _page(found: list[dict[str, Any]]) -> RenderableType:
@@ -57,9 +65,7 @@ def _page(found: list[dict[str, Any]]) -> RenderableType:
         return Text("no open questions")
     table = Table("task", "asked", "until", "agent", "question", box=box.SIMPLE_HEAD)
     for one in found:
-        choices = f" ({', '.join(one['choices'])})" if one.get("choices") else ""
-        text = one_line(one["text"] + choices)
-        cells = (one["taskId"], one["askedAt"], one.get("deadline", ""), one["agent"], text)
+        cells = (one["taskId"], one["askedAt"], one.get("deadline", ""), one["agent"], _line(one, more=True))
         table.add_row(*map(Text, cells))
     return Group(table, Text("trunkline inbox answer TASK TEXT answers one"))
 

@@ -1,5 +1,6 @@
 """The questions of a tenant's tasks in one place, and their answers, whoever gives them.
 
+That a task wants somebody to log in somewhere is a question too; the task may then go on without an answer.
 The question of a child is not among them: it is asked by its parent too, or answered by it.
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.clock import new_id
@@ -21,7 +22,7 @@ from trunkline.log.fold import State
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
 from trunkline.run.tasks import Tasks, not_found
-from trunkline.store.records import Where
+from trunkline.store.records import ASKING, Where
 from trunkline.wire.question import (
     Rejection,
     is_question_part,
@@ -30,9 +31,8 @@ from trunkline.wire.question import (
     read_question,
 )
 from trunkline.wire.spellings import plain_state, timestamp
-from trunkline.wire.types import TERMINAL, Message, Metadata, Part, Role, TaskState
+from trunkline.wire.types import INTERRUPTED, TERMINAL, Message, Metadata, Part, Role, TaskState
 
-_ASKS = TaskState.INPUT_REQUIRED
 # Which member each decision takes.
 _MEMBERS = {"accept": "", "edit": "data", "respond": "text", "reject": "text"}
 Say = Callable[[Feed, Message, str], Awaitable[None]]
@@ -55,13 +55,17 @@ class AnswerForm(ApiStruct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class InboxItem(ApiStruct, frozen=True, kw_only=True):
-    """A question; `proposal` is what the decision `accept` answers. Of a closed one also how it ended."""
+    """A question; `proposal` is what the decision `accept` answers. Of a closed one also how it ended.
+
+    `state` is the one its task is in while it asks: `auth-required` where it wants somebody to log in.
+    """
 
     task_id: str
     context_id: str
     agent: str
     skill: str
     principal: str
+    state: Literal["input-required", "auth-required"]
     question: str
     text: str
     schema: Metadata | None = None
@@ -84,6 +88,15 @@ class AnswerTaken(ApiStruct, frozen=True, kw_only=True):
     state: str
 
 
+class AskedQuestion(Struct, frozen=True):
+    """A question as the log has it: its message, the state of its task, and from when to when it is open."""
+
+    message: Message
+    state: TaskState
+    at: int
+    deadline: int | None
+
+
 class Inbox:
     """The questions of a store; `say` tells a task its answer, `origin` is whose tasks name no agent."""
 
@@ -102,7 +115,7 @@ class Inbox:
                 return self.question(state)
             return None if state.parent else await self._closed(call.tenant, state)
 
-        where = Where(state=_ASKS if asked.state == "open" else None)
+        where = Where(state=ASKING if asked.state == "open" else None)
         return await self._lists.page(call.tenant, where, asked, made, f"{asked.state} questions")
 
     async def state(self, tenant: str, task_id: str) -> State | None:
@@ -118,9 +131,9 @@ class Inbox:
     def question(self, state: State) -> InboxItem | None:
         """The open question of a task; None if it asks nothing, or its parent asks it too."""
         asked = state.question
-        if asked is None or state.parent or state.state is not _ASKS:
+        if asked is None or state.parent:
             return None
-        return self._item(state, asked, state.status_at, state.deadline)
+        return self._item(state, AskedQuestion(asked, state.state, state.status_at, state.deadline))
 
     async def _closed(self, tenant: str, state: State) -> InboxItem | None:
         # The question of a task that was canceled meanwhile has no end of its own.
@@ -129,39 +142,40 @@ class Inbox:
         return None if feed is None else self._last_closed(state, await self._tasks.records(feed))
 
     def _last_closed(self, state: State, records: Sequence[Recorded]) -> InboxItem | None:
-        asked: tuple[Message, int, int] | None = None
+        asked: AskedQuestion | None = None
         found: InboxItem | None = None
         for one in records:
             event = one.event
-            is_open = asked is not None and (found is None or found.question != asked[0].message_id)
+            is_open = asked is not None and (found is None or found.question != asked.message.message_id)
             ends = is_open and isinstance(event, Status) and event.state in TERMINAL
             if asked is not None and (ends or isinstance(event, FollowUp | QuestionClosed)):
                 closed = {
                     "closed_at": timestamp(one.at),
-                    "outcome": _outcome(asked[0], event),
+                    "outcome": _outcome(asked.message, event),
                     "answered_by": (event.by or state.principal) if isinstance(event, FollowUp) else "",
                 }
-                found = self._item(state, *asked, **closed)
+                found = self._item(state, asked, **closed)
             elif isinstance(event, Status):
-                said = event.message if event.state is _ASKS else None
-                asked = None if said is None else (said, one.at, event.deadline)
+                said = event.message if event.state in INTERRUPTED else None
+                asked = None if said is None else AskedQuestion(said, event.state, one.at, event.deadline)
         return found
 
-    def _item(self, state: State, asked: Message, at: int, deadline: int | None, **closed: Any) -> InboxItem:
-        question = read_question(asked)
+    def _item(self, state: State, asked: AskedQuestion, **closed: Any) -> InboxItem:
+        question = read_question(asked.message)
         return InboxItem(
             task_id=state.task_id,
             context_id=state.context_id,
             agent=state.agent or self.origin,
             skill=state.skill,
             principal=state.principal,
-            question=asked.message_id,
+            state="auth-required" if asked.state is TaskState.AUTH_REQUIRED else "input-required",
+            question=asked.message.message_id,
             text=question.text,
             schema=question.schema,
             choices=[*question.choices],
-            proposal=_proposal(asked),
-            deadline=timestamp(deadline) if deadline else question.deadline,
-            asked_at=timestamp(at),
+            proposal=_proposal(asked.message),
+            deadline=timestamp(asked.deadline) if asked.deadline else question.deadline,
+            asked_at=timestamp(asked.at),
             **closed,
         )
 
@@ -177,9 +191,9 @@ class Inbox:
         if feed is None:
             raise not_found(call.id)
         state, asked = feed.state, feed.state.question
-        if state.state is not _ASKS and await self._closed(call.tenant, state) is None:
+        if not state.interrupted and await self._closed(call.tenant, state) is None:
             raise not_found(call.id)
-        if asked is None or state.state is not _ASKS or form.question not in ("", asked.message_id):
+        if asked is None or form.question not in ("", asked.message_id):
             raise InvalidParams(
                 f"task {state.task_id} does not ask this now; the inbox shows what is asked",
                 field="question",

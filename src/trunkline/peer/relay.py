@@ -32,6 +32,7 @@ from trunkline.wire.types import (
     Role,
     StatusUpdate,
     Task,
+    TaskState,
 )
 
 ANSWER = "answer"
@@ -129,7 +130,8 @@ class Relay:
     def question(self, result: Result) -> Status:
         """What a remote agent asks, as a question of our task with the same words and the same schema."""
         asked = result.task.status.message if result.task is not None else None
-        parts = asked.parts if asked is not None and asked.parts else (Part(text="The agent asks for more."),)
+        wanted = "wants a login" if result.state is TaskState.AUTH_REQUIRED else "asks for more"
+        parts = asked.parts if asked is not None and asked.parts else (Part(text=f"The agent {wanted}."),)
         question_id = self._work.ids.new()
         metadata = {
             **((asked.metadata if asked is not None else None) or {}),

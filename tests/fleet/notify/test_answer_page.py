@@ -134,12 +134,23 @@ def test_a_link_that_is_over_or_none_of_ours_answers_nothing() -> None:
 def test_what_an_agent_says_is_text_on_the_page() -> None:
     evil = "<script>alert(1)</script>\"'"
     item = InboxItem(
-        task_id="t", context_id="c", agent=evil, skill="", principal="p", question="q", text=evil, asked_at=evil,
+        task_id="t", context_id="c", agent=evil, skill="", principal="p", state="input-required", question="q", text=evil, asked_at=evil,
         choices=[evil, "yes"], deadline=evil, proposal={"a": evil},
     )  # fmt: skip
     for one in (item, replace(item, schema={"a": evil})):
         page = question_page(one, InvalidParams(evil))
         assert "<script" not in page and page.count("alert(1)") >= 5
+
+
+def test_the_page_of_a_login_says_so_and_takes_word_that_it_is_done() -> None:
+    async def work(at: Linked) -> None:
+        task, link = await at.asked("login")
+        page = (await at.get(link)).text
+        assert "wants somebody to log in" in page and "https://login.example" in page and "<a " not in page
+        assert (await at.post(link, decision="respond", text="done")).status_code == 200
+        assert (await at.at.until(task, "completed"))["text"] == "heard done"
+
+    linked(work)
 
 
 @pytest.mark.parametrize(("vault", "base"), [(None, BASE), (Vault(b"k" * 32), "")])

@@ -65,8 +65,8 @@ def calling(work: Work, clock: Clock | None = None, **asking: Any) -> None:
     office(main)
 
 
-async def asked(at: Office, who: str = "alice", **members: Any) -> tuple[Any, InboxItem]:
-    task = (await at.send(who, "ask", **members))["id"]
+async def asked(at: Office, who: str = "alice", word: str = "ask", **members: Any) -> tuple[Any, InboxItem]:
+    task = (await at.send(who, word, **members))["id"]
     inbox = inbox_of(at.application.host.runner)
     state = await inbox.asking(NORTH, task)
     assert state is not None
@@ -82,6 +82,15 @@ def test_who_is_asked_first() -> None:
         assert callers.caller_of(NORTH, (await asked(at, "bob"))[0]) == ""
         chained = {hops.KEY: {"root": "r", "hops": 1, "budget": 9}}
         assert callers.caller_of(NORTH, (await asked(at, "bob", metadata=chained))[0]) == UNNAMED
+
+    calling(work)
+
+
+def test_people_are_told_at_once_of_a_login() -> None:
+    async def work(at: Office, callers: CallerFirst) -> None:
+        chained = {hops.KEY: {"root": "r", "hops": 1, "budget": 9}}
+        assert callers.caller_of(NORTH, (await asked(at, word="login"))[0]) == ""
+        assert callers.caller_of(NORTH, (await asked(at, "bob", "login", metadata=chained))[0]) == ""
 
     calling(work)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from trunkline.fleet.health.alerts import FleetAlert
 from trunkline.fleet.inbox import InboxItem
 from trunkline.fleet.notify.notice import (
@@ -57,7 +59,7 @@ def test_attempts_come_later_and_later_and_end() -> None:
 
 def test_what_is_said_is_bounded() -> None:
     item = InboxItem(
-        task_id="t", context_id="c", agent="approver", skill="", principal="p", question="q",
+        task_id="t", context_id="c", agent="approver", skill="", principal="p", state="input-required", question="q",
         text="May it?\n" + "x" * 5000, choices=["yes", "no"], deadline="2027-01-01T00:00:00Z", asked_at="now",
     )  # fmt: skip
     said = question_text("id", "default", item)
@@ -66,9 +68,11 @@ def test_what_is_said_is_bounded() -> None:
     assert len(said.text) < 2200 and len(said.members["text"]) == 2000
     assert said.members["type"] == "inbox.question" and "principal" not in said.members
     long = question_text("id", "default", InboxItem(
-        task_id="t", context_id="c", agent="a", skill="", principal="p", question="q", text="y" * 500, asked_at="",
+        task_id="t", context_id="c", agent="a", skill="", principal="p", state="input-required", question="q", text="y" * 500, asked_at="",
     ))  # fmt: skip
     assert len(long.title) == 120 and long.title.endswith("y…")
+    login = question_text("id", "default", replace(item, state="auth-required"))
+    assert (login.title, login.members["state"]) == ("approver wants a login: May it?", "auth-required")
     alert = alert_text("id", "default", ALERT, "now")
     assert alert.text == "failure-rate of default is 0.75, above 0.5"
     assert alert.members["kind"] == "failure-rate"

@@ -88,6 +88,25 @@ def told(work: Callable[[Office, Told], Awaitable[Any]], monkeypatch: pytest.Mon
     office(lambda at: work(at, Told(at, monkeypatch)))
 
 
+def test_a_login_is_told_like_other_questions_and_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(at: Office, told: Told) -> None:
+        one = told.made()
+        task = (await at.send("alice", "login"))["id"]
+        wanted = "desk wants a login: Log in at https://login.example"
+        assert await told.look(one) == await told.look() == [[wanted], []]
+        (said,) = told.receivers["first"].heard
+        assert (said.members["taskId"], said.members["state"]) == (task, "auth-required")
+        told.later_ms = 601_000
+        assert await told.look(one) == [[wanted], [wanted]]
+        form = {"decision": "respond", "text": "done"}
+        assert (await at.ask("carol", "POST", f"/api/inbox/{task}", form)).status_code == 200
+        await at.until(task, "completed")
+        await told.look(one)
+        assert one.notice_store.notices == []
+
+    told(work, monkeypatch)
+
+
 def test_a_question_is_told_once_then_to_the_next_and_then_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(at: Office, told: Told) -> None:
         one = told.made()

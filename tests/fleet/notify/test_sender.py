@@ -21,7 +21,15 @@ from trunkline.store.base import Store
 
 TASKS = 5
 ITEM = InboxItem(
-    task_id="t", context_id="c", agent="a", skill="", principal="p", question="q", text="Which?", asked_at=""
+    task_id="t",
+    context_id="c",
+    agent="a",
+    skill="",
+    principal="p",
+    state="input-required",
+    question="q",
+    text="Which?",
+    asked_at="",
 )
 RECEIVERS = [
     NoticeReceiver(name="first", webhook="https://a.example"),

@@ -48,6 +48,10 @@ _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"x-robots-tag", b"noindex"),
 ]
+_LOGIN = (
+    "<p>Log in there, if you know that place. If the agent then does not go on by itself, say here that it "
+    "is done. Write no password: what you write is kept.</p>"
+)
 _CLOSED = "This question is closed: it was answered, or nobody waits for an answer any more."
 _OVER = "This link is over. The question may still be open: look into the inbox."
 _UNKNOWN = "This link leads nowhere. Perhaps it was not copied as a whole."
@@ -155,12 +159,14 @@ def _written(title: str, text: str) -> str:
 
 def question_page(item: InboxItem, refused: Refused | None = None) -> str:
     """The page of an open question, with what was wrong with an answer."""
-    about = f"Agent <b>{escape(item.agent)}</b> asks, since {escape(item.asked_at)}"
+    login = item.state == "auth-required"
+    does = "wants somebody to log in" if login else "asks"
+    about = f"Agent <b>{escape(item.agent)}</b> {does}, since {escape(item.asked_at)}"
     until = f", until {escape(item.deadline)}" if item.deadline else ""
     wrong = "" if refused is None else f'<p class="wrong" role="alert">{escape(refused.message)}</p>'
     return _whole(
-        "A question",
-        f"<p>{about}{until}:</p><blockquote>{escape(item.text)}</blockquote>{wrong}"
+        "A login" if login else "A question",
+        f"<p>{about}{until}:</p><blockquote>{escape(item.text)}</blockquote>{_LOGIN if login else ''}{wrong}"
         f'<form method="post" autocomplete="off">{_answers(item)}'
         '<label>Why not, if you reject it <input type="text" name="reason" maxlength="2000"></label>'
         '<button name="decision" value="reject">Reject</button></form>',

@@ -50,6 +50,10 @@ class CallerFirst:
 
     def caller_of(self, tenant: str, state: State) -> str:
         """The agent that is asked before people are; empty where people are asked at once."""
+        if state.state is TaskState.AUTH_REQUIRED:
+            # No agent has an account, and one that only says that it has logged in would close the question
+            # before a person hears of it. Who called over A2A still sees it in the answer to its request.
+            return ""
         asking = self._find(tenant, state.agent)
         if asking is not None and asking.entry.reviewer == "operator":
             return ""

@@ -97,6 +97,7 @@ def notice_id(tenant: str, doc_id: str, notice: Notice, receiver: str) -> str:
 def question_text(id: str, tenant: str, item: InboxItem, link: str = "") -> NoticeText:
     """What is told of a question; by the link its receiver can answer."""
     first = item.text.strip().partition("\n")[0]
+    does = "wants a login" if item.state == "auth-required" else "asks"
     lines = [item.text.strip()[:TEXT]]
     if item.choices:
         lines.append(f"Choices: {', '.join(item.choices)}"[:TEXT])
@@ -110,6 +111,7 @@ def question_text(id: str, tenant: str, item: InboxItem, link: str = "") -> Noti
         "contextId": item.context_id,
         "agent": item.agent,
         "skill": item.skill,
+        "state": item.state,
         "question": item.question,
         "text": item.text[:TEXT],
         "choices": item.choices,
@@ -118,7 +120,7 @@ def question_text(id: str, tenant: str, item: InboxItem, link: str = "") -> Noti
     }
     if link:
         members["answerUrl"] = link
-    return NoticeText(id, _cut(f"{item.agent} asks: {first}", TITLE), "\n".join(lines), members)
+    return NoticeText(id, _cut(f"{item.agent} {does}: {first}", TITLE), "\n".join(lines), members)
 
 
 def alert_text(id: str, tenant: str, alert: FleetAlert, at: str) -> NoticeText:

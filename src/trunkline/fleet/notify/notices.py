@@ -19,7 +19,7 @@ from trunkline.log.fold import State
 from trunkline.store.base import Store
 from trunkline.store.mirror import Mirror
 from trunkline.store.records import Doc, TailAppend
-from trunkline.wire.types import TaskState
+from trunkline.wire.types import INTERRUPTED
 
 log = logging.getLogger("trunkline.fleet")
 KIND = "notice"
@@ -63,7 +63,7 @@ class NoticeStore:
         for append in page:
             key = append.tenant, append.task_id
             for event in append.events:
-                asks = isinstance(event, Status) and event.state is TaskState.INPUT_REQUIRED
+                asks = isinstance(event, Status) and event.state in INTERRUPTED
                 ends = isinstance(event, ANSWERS) and key in self.mirror.documents
                 if asks or ends:
                     found[key] = None
