@@ -14,18 +14,18 @@ from trunkline.log.fold import State
 from trunkline.log.head import Head
 from trunkline.log.ids import Position
 from trunkline.run.tasks import Tasks
-from trunkline.store.records import Where
+from trunkline.store.records import ASKING, Where
 from trunkline.wire.types import TaskState
 
 LIMIT, MOST = 50, 100
 # How many runs are looked at for one page, whatever the filter; the next page goes on behind them.
 SEEN_LIMIT = 2000
-_STATES = {
+_STATES: dict[str, TaskState | tuple[TaskState, ...]] = {
     "completed": TaskState.COMPLETED,
     "failed": TaskState.FAILED,
     "cancelled": TaskState.CANCELED,
     "running": TaskState.WORKING,
-    **dict.fromkeys(PHASES.values(), TaskState.INPUT_REQUIRED),
+    **dict.fromkeys(PHASES.values(), ASKING),
 }
 
 
