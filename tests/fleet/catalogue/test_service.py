@@ -286,6 +286,9 @@ def test_an_entry_without_its_credentials_is_not_called(tmp_path: Path) -> None:
         assert (await at.do("PUT", "agents/far", known))[1]["state"] == "discovering"
         await at.until("far", state="ready")
         assert dict(at.cards.asked)["/a" + NEW]["authorization"] == f"Bearer {CANARY}"
+        # Whoever says that there are none has lost none.
+        assert (await at.do("PUT", "agents/far", {**raw, "auth": None}))[1]["state"] != "invalid"
+        await at.until("far", state="ready")
 
     fleet(tmp_path, lambda _: "agents: []", work, prepare=prepare)
 

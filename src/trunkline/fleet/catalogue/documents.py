@@ -121,7 +121,7 @@ class CatalogueDocuments:
         if entry.peer is None:
             return replace(entry, changed_at=kept.at)
         fault = entry.fault
-        if "auth" in kept.raw and not kept.sealed:
+        if kept.raw.get("auth") and not kept.sealed:
             # Of an export, which holds no credentials: without them the agent would be called as by nobody.
             fault = f"auth.credentials: an export has none; give them again with PUT /api/agents/{name}"
         return replace(entry, peer=replace(entry.peer, foreign=True, sealed=kept.sealed), fault=fault)
