@@ -116,6 +116,13 @@ def test_a_channel_of_the_operator_is_not_for_other_tenants() -> None:
         await at.post("root", CREATE, LEAST)
         refused = await at.post("root", "/api/ceremonies/standup/update", {"notifyChannel": "ops"}, 400)
         assert refused["field"] == "notifyChannel"
+        # As earlier versions kept it.
+        (kept,) = await at.at.store.docs.list(NORTH, book_module.KIND)
+        body = kept.body.replace(b'"name"', b'"notifyChannel":"ops","name"', 1)
+        await at.at.store.docs.put(NORTH, book_module.KIND, kept.id, body, kept.rev)
+        await at.ceremony_store.refresh()
+        changed = await at.post("root", "/api/ceremonies/standup/update", {"enabled": False})
+        assert (changed["enabled"], changed.get("notifyChannel", "")) == (False, "")
 
     hall(work)
 

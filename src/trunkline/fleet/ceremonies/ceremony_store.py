@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.errors import Conflict, InvalidParams, StoreError
@@ -49,10 +50,7 @@ class CeremonyStore:
     def all(self) -> Mapping[tuple[str, str], Ceremony]:
         """The ceremonies of all tenants."""
         if self._all is None:
-            kept = {
-                key: Ceremony(tenant=key[0], form=one.value.form, owner="api", since=one.value.since)
-                for key, one in self._mirror.documents.items()
-            }
+            kept = {key: _ceremony(key[0], one.value) for key, one in self._mirror.documents.items()}
             self._all = {**kept, **self._filed}
         return self._all
 
@@ -111,6 +109,12 @@ def taken(ceremony_id: str) -> InvalidParams:
         field="id",
         conflict="CEREMONY_EXISTS",
     )
+
+
+def _ceremony(tenant: str, stored: _StoredCeremony) -> Ceremony:
+    # Earlier versions took channels of the operator's machine from every tenant.
+    form = stored.form if tenant == DEFAULT_TENANT else replace(stored.form, notify_channel="")
+    return Ceremony(tenant=tenant, form=form, owner="api", since=stored.since)
 
 
 def _decode(doc: Doc) -> _StoredCeremony:
