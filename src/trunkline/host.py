@@ -376,11 +376,9 @@ class Host:
             log.warning("push.off reason=setting pending=yes fix=push")
         await self.runner.start()
         self._started = True
-        beside = [self.streams.watch(), self.announcement.run()]
+        beside = [self.streams.watch(), self.mounts.watch(), self.announcement.run()]
         if self._fleet is not None:
             beside += await self._fleet.start()
-        if self.mounts:
-            beside.append(self.mounts.watch())
         if self.store.shared:
             beside += [self.key_store.mirror.follow(), self.sessions.mirror.follow()]
         return [asyncio.create_task(work) for work in beside]
