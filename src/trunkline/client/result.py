@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+from math import isfinite
 from typing import Any, cast
 
 from msgspec import UNSET, Struct
@@ -197,4 +198,6 @@ def _file(part: Part) -> File:
 
 def number(value: object) -> float | None:
     """A number that a report holds; None if it is none."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if isfinite(value) else None

@@ -5,7 +5,6 @@ Only what is counted is kept of a task, so that ten thousand open ones cost litt
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import cast
 
@@ -117,8 +116,8 @@ class OpenTask:
                 # It came to its end without having reached its goal.
                 kind = FAILED
             into, out = tokens_of(cost)
-            spent = _finite(cost_of(cost))
-            sure = _finite(number(confidence.get("confidence")))
+            spent = cost_of(cost)
+            sure = number(confidence.get("confidence"))
         failed = kind == FAILED
         return TaskOutcome(
             tenant,
@@ -188,7 +187,3 @@ def _correlation(metadata: Metadata | None) -> str:
     told = (metadata or {}).get(DISPATCH_KEY)
     named = cast("Metadata", told).get("correlationId") if isinstance(told, dict) else None
     return named[:_NAME_LENGTH] if isinstance(named, str) else ""
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else value
