@@ -58,6 +58,8 @@ def test_a_stream_hears_of_the_cancel_and_a_deleted_tenant_leaves_only_the_audit
         docs = hub.host.store.docs
         await docs.put("acme", "of-another-room", "one", b"1", 0)
         assert {"ceremony", "of-another-room"} <= set(await docs.kinds("acme"))
+        # Nobody keeps another's id by what cannot be read.
+        await docs.put("default", "ceremony", "damaged", b"{", 0)
         message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "go"}]}
         sent = Ask(
             "", "POST", "/v1/a2a/agents/local/message:stream", msgspec.json.encode({"message": message})

@@ -39,7 +39,7 @@ class TenantClosing:
         kept_s: float,
         look: Callable[[], None],
         release: Callable[[str], Awaitable[bool]],
-        emptied: Callable[[], Awaitable[None]],
+        emptied: Callable[[str], Awaitable[None]],
         remove_files: Callable[[str], None] = lambda tenant: None,
     ) -> None:
         """Take how long what ended is kept (0: for ever).
@@ -113,7 +113,7 @@ class TenantClosing:
                 for doc in found:
                     await docs.delete(tenant, kind, doc.id)
         # Invariant: nothing is known of it when its id is free, or the next to have it would have that too.
-        await self._emptied()
+        await self._emptied(tenant)
         # Its keys, which are the operator's documents, stay, revoked: the last must not leave the door open.
         await self._book.forget(tenant)
         log.info("tenant.gone tenant=%s", tenant)

@@ -341,11 +341,12 @@ class Hub:
         await self._ceremonies.start()
         await self.carried.start()
         await self._notifications.start()
-        self._tenants.refreshed = (
-            self._service.documents.refresh,
-            self._ceremonies.ceremony_store.refresh,
-            self._notifications.notice_store.mirror.refresh,
-            self._health.records.mirror.refresh,
+        self._tenants.mirrors = (
+            self._service.documents.entries,
+            self._service.documents.overrides,
+            self._ceremonies.ceremony_store.mirror,
+            self._notifications.notice_store.mirror,
+            self._health.records.mirror,
         )
         self._following = self._health.start()
         if self._flows is not None:

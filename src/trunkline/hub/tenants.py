@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from typing import Any
 
 from trunkline.auth.identity import ClosedTenants
 from trunkline.auth.principal import DEFAULT_TENANT
@@ -19,6 +20,7 @@ from trunkline.host import Host
 from trunkline.http.asgi import Receive, Send
 from trunkline.http.asgi import Scope as AsgiScope
 from trunkline.net.egress import Egress
+from trunkline.store.mirror import Mirror
 
 
 class Tenants:
@@ -47,8 +49,8 @@ class Tenants:
         self.changed: Callable[[str], None] = lambda tenant: None
         # Has the files of a tenant removed whose data go.
         self.remove_files: Callable[[str], None] = lambda tenant: None
-        # Have the copies of documents given up that are gone with a tenant.
-        self.refreshed: Sequence[Callable[[], Awaitable[None]]] = ()
+        # The copies of documents, which go with a tenant.
+        self.mirrors: Sequence[Mirror[Any]] = ()
         docs = host.store.docs
         self.book = TenantBook(docs, closed, self._changed)
         self._closing = TenantClosing(
@@ -57,7 +59,7 @@ class Tenants:
             kept_s=host.settings.kept_s,
             look=self._look,
             release=host.fetchers.release,
-            emptied=self._refresh,
+            emptied=self._forget,
             remove_files=lambda tenant: self.remove_files(tenant),
         )
         host.runner.keep_of(self.kept_s)
@@ -144,9 +146,9 @@ class Tenants:
             self._set_egress(tenant)
         self.changed(tenant)
 
-    async def _refresh(self) -> None:
-        for refresh in self.refreshed:
-            await refresh()
+    async def _forget(self, tenant: str) -> None:
+        for mirror in self.mirrors:
+            await mirror.forget(tenant)
 
     def _look(self) -> None:
         self._host.streams.look()

@@ -89,6 +89,12 @@ class Mirror(Generic[T]):
             rev = await self._docs.put(tenant, self._kind, doc_id, body, expected_rev, beside=beside)
             self._take(DocChange(tenant, doc_id, Doc(doc_id, rev, body)))
 
+    async def forget(self, tenant: str) -> None:
+        """Give up what is known of a tenant whose documents are gone, whatever is wrong with others."""
+        async with self._turn:
+            for key in [key for key in (*self.documents, *self._refused) if key[0] == tenant]:
+                self._take(DocChange(*key, None))
+
     async def follow(self) -> None:
         """Take up what other processes change until the store closes; for stores that processes share."""
         async for hint in self._docs.hints():

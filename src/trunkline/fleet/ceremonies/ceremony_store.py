@@ -42,7 +42,7 @@ class CeremonyStore:
     def __init__(self, docs: Docs, changed: Callable[[tuple[str, str]], None]) -> None:
         self._docs = docs
         self._changed = changed
-        self._mirror = Mirror(docs, KIND, _decode, lambda tenant, one_id, _: self._told((tenant, one_id)))
+        self.mirror = Mirror(docs, KIND, _decode, lambda tenant, one_id, _: self._told((tenant, one_id)))
         self._filed: dict[tuple[str, str], Ceremony] = {}
         self._all: Mapping[tuple[str, str], Ceremony] | None = None
         self.faults: Sequence[CeremonyFault] = ()
@@ -50,7 +50,7 @@ class CeremonyStore:
     def all(self) -> Mapping[tuple[str, str], Ceremony]:
         """The ceremonies of all tenants."""
         if self._all is None:
-            kept = {key: _ceremony(key[0], one.value) for key, one in self._mirror.documents.items()}
+            kept = {key: _ceremony(key[0], one.value) for key, one in self.mirror.documents.items()}
             self._all = {**kept, **self._filed}
         return self._all
 
@@ -68,11 +68,11 @@ class CeremonyStore:
 
     async def refresh(self) -> None:
         """Take up what has changed in the store."""
-        await self._mirror.refresh()
+        await self.mirror.refresh()
 
     async def follow(self) -> None:
         """Take up what other replicas change, until the store closes."""
-        await self._mirror.follow()
+        await self.mirror.follow()
 
     async def put(self, one: Ceremony, *, fresh: bool) -> None:
         """Keep a ceremony, new or changed.
@@ -80,22 +80,22 @@ class CeremonyStore:
         Raises:
             InvalidParams: it is there already, or is being changed by somebody else; or there are too many.
         """
-        if fresh and sum(key[0] == one.tenant for key in self._mirror.documents) >= TENANT_LIMIT:
+        if fresh and sum(key[0] == one.tenant for key in self.mirror.documents) >= TENANT_LIMIT:
             raise InvalidParams(
                 f"a tenant has at most {TENANT_LIMIT} ceremonies; delete one first", conflict="CEREMONY_LIMIT"
             )
-        known = None if fresh else self._mirror.documents.get(one.key)
+        known = None if fresh else self.mirror.documents.get(one.key)
         body = msgspec.json.encode(_StoredCeremony(one.form, one.since))
         try:
-            await self._mirror.put(one.tenant, one.id, body, expected_rev=0 if known is None else known.rev)
+            await self.mirror.put(one.tenant, one.id, body, expected_rev=0 if known is None else known.rev)
         except Conflict:
-            await self._mirror.refresh()
+            await self.mirror.refresh()
             raise taken(one.id) from None
 
     async def delete(self, one: Ceremony) -> None:
         """Remove a ceremony from the store."""
         await self._docs.delete(one.tenant, KIND, one.id)
-        await self._mirror.refresh()
+        await self.mirror.refresh()
 
     def _told(self, key: tuple[str, str]) -> None:
         self._all = None
