@@ -18,7 +18,7 @@ from trunkline.flow.assembly import FlowEngine
 from trunkline.flow.engine.view import RunView, ShownRow
 from trunkline.flow.listing import RunListQuery
 from trunkline.flow.local import LocalFlows
-from trunkline.flow.port import ActivitySubmission
+from trunkline.flow.port import ActivitySubmission, FlowCaller
 from trunkline.run.runner import Runner
 
 INTERRUPT: dict[str, Any] = {
@@ -49,6 +49,22 @@ async def test_of_many_that_submit_at_once_one_wins() -> None:
         assert sorted(codes) == sorted(["completed", *["ACTIVITY_SUBMIT_NOT_AWAITING"] * 99])
         names = [row.name for row in await flows.port.rows(CALLER, "e")]
         assert names.count("ActivityCompleted") == 1
+
+
+async def test_no_execution_id_of_one_tenant_is_that_of_another() -> None:
+    async with LocalFlows() as flows:
+        document = flow_document(tool("work"))
+        calls = [
+            flows.port.start(FlowCaller(tenant), document, {}, execution_id=execution_id)
+            for tenant, execution_id in (
+                ("default", "north\x1ee"),
+                ("north", "e"),
+                ("default", "default\x1enorth\x1ee"),
+                ("north", "north\x1ee"),
+                ("default", "e"),
+            )
+        ]
+        assert [await _code(call) for call in calls] == ["completed"] * 5
 
 
 async def test_of_many_that_start_one_run_one_wins() -> None:

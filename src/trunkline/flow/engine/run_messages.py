@@ -79,8 +79,9 @@ def run_task_id(execution_id: str, tenant: str = DEFAULT_TENANT) -> str:
 
     Ids of tasks are those of a whole store, execution ids those of a tenant.
     """
-    # No tenant has a control character in its name.
-    whole = execution_id if tenant == DEFAULT_TENANT else f"{tenant}\x1e{execution_id}"
+    # No tenant has a control character in its name, but a caller may write one into an execution id.
+    is_plain = tenant == DEFAULT_TENANT and "\x1e" not in execution_id
+    whole = execution_id if is_plain else f"{tenant}\x1e{execution_id}"
     return f"run-{blake2b(whole.encode(errors='surrogatepass'), digest_size=18).hexdigest()}"
 
 
