@@ -57,10 +57,11 @@ class Caller:
         self._client = InProcessHttpClient(hub.host)
         self.docs = hub.host.store.docs
 
-    async def __call__(self, asked: str, body: Any = None) -> tuple[int, Any]:
+    async def __call__(self, asked: str, body: Any = None, key: str = "") -> tuple[int, Any]:
         method, path = asked.split(" ")
         sent = None if body is None else msgspec.json.encode(body)
-        headers = (("content-type", "application/json"), ("a2a-version", "1.0"))
+        login = (("x-api-key", key),) if key else ()
+        headers = (("content-type", "application/json"), ("a2a-version", "1.0"), *login)
         response = await self._client.open(HttpRequest(method, f"http://localhost{path}", headers, sent))
         told = await response.read(1 << 20)
         await response.close()
@@ -76,8 +77,8 @@ class Caller:
 
 
 @asynccontextmanager
-async def opened(folder: Path) -> AsyncGenerator[Caller]:
-    hub = Hub(folder, {"store": "memory:"}, {})
+async def opened(folder: Path, **flags: Any) -> AsyncGenerator[Caller]:
+    hub = Hub(folder, {"store": "memory:", **flags}, {})
     async with hub.host.lifespan():
         caller = Caller(hub)
         yield caller
@@ -212,6 +213,58 @@ def test_a_run_delegates_to_no_agent_that_only_another_tenant_has(tmp_path: Path
                 assert answer["error"]["code"] == "DELEGATE_AGENT_NOT_FOUND"
             # Whether anybody has it is nobody else's business.
             assert told[0] == told[1]
+
+    run(scene())
+
+
+def test_a_run_is_known_to_who_asked_for_it_and_to_admins(tmp_path: Path) -> None:
+    boss = "operators-key-1"
+
+    async def scene() -> None:
+        async with opened(workspace(tmp_path), keys=(boss,)) as ask:
+            scopes = ["tasks:read", "tasks:write"]
+            made = [
+                await ask("POST /admin/keys", {"owner": name, "scopes": scopes}, boss)
+                for name in ("ann", "bob")
+            ]
+            ann, bob = [told["token"] for _, told in made]
+            start = {"definition": workflow(ASK), "input": {"topic": "tea"}, "execution_id": "hers"}
+            assert (await ask("POST /v1/executions", start, ann))[1]["status"] == "interrupted"
+            _, told = await ask("POST /v1/a2a/agents/release/message:send", said({"topic": "tea"}), ann)
+            routes = ("GET {}", "GET {}/events", "GET {}/checkpoint", "POST {}:resume", "POST {}:cancel")
+            for one in ("hers", told["task"]["id"]):
+                for asked in routes:
+                    body = {"resume_payload": {"ok": True}} if asked.startswith("POST") else None
+                    refused = await ask(asked.format(f"/v1/executions/{one}"), body, bob)
+                    # As if it were not there.
+                    assert str(refused).replace(one, "none") == str(
+                        await ask(asked.format("/v1/executions/none"), body, bob)
+                    )
+            again = {**start, "allow_existing_execution_id": True}
+            _, told = await ask("POST /v1/executions", again, bob)
+            assert told["error"]["code"] == "DUPLICATE_EXECUTION_ID"
+            assert (await ask("POST /v1/executions", again, ann))[1]["status"] == "interrupted"
+            lists = [await ask("GET /v1/executions", None, key) for key in (ann, bob, boss)]
+            assert [len(told["executions"]) for _, told in lists] == [2, 0, 2]
+            resumed = await ask("POST /v1/executions/hers:resume", {"resume_payload": {"ok": True}}, boss)
+            assert resumed[1]["status"] == "completed"
+
+    run(scene())
+
+
+def test_what_a_message_to_a_workflow_says_of_runs_is_not_believed(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with opened(workspace(tmp_path)) as ask:
+            ids: list[str] = []
+            for number, told in enumerate((5, {"execution": "other", "definition": "none", "name": "Other"})):
+                message = said({"topic": "tea"}, messageId=f"odd-{number}", metadata={"trunkline.flow": told})
+                _, answer = await ask("POST /v1/a2a/agents/release/message:send", message)
+                ids.append(answer["task"]["id"])
+            status, told = await ask("GET /v1/executions")
+            assert (status, sorted([one["execution_id"] for one in told["executions"]])) == (200, sorted(ids))
+            assert "Other" not in str(told)
+            for one in ids:
+                assert (await ask(f"GET /v1/executions/{one}"))[1]["phase"] == "interrupted"
 
     run(scene())
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from trunkline.errors import FlowRefused
 from trunkline.flow.definitions import Definitions
-from trunkline.flow.engine.run_messages import read_awaited, read_order, run_task_id
+from trunkline.flow.engine.run_messages import order_of, read_awaited, run_task_id
 from trunkline.flow.results import PHASES, ListedRun, RunPage, moment_text, read_moment
 from trunkline.log.fold import State
 from trunkline.log.head import Head
@@ -41,9 +42,9 @@ class RunListQuery(Struct, frozen=True, kw_only=True):
 
 
 async def list_runs(
-    tasks: Tasks, definitions: Definitions, agents: tuple[str, ...], tenant: str, query: RunListQuery
+    tasks: Tasks, definitions: Definitions, tenant: str, where: Where, query: RunListQuery
 ) -> RunPage:
-    """A page of runs, newest first."""
+    """A page of the runs that are `where`, newest first."""
     if query.phase and query.phase not in _STATES:
         raise FlowRefused("VALIDATION_ERROR", f"phase is one of {', '.join(_STATES)}")
     after, since, until = (
@@ -52,7 +53,7 @@ async def list_runs(
         _bound(query, "updated_before"),
     )
     limit = max(1, min(query.limit, MOST))
-    where = Where(state=_STATES.get(query.phase), status_from=since or None, agents=agents)
+    where = replace(where, state=_STATES.get(query.phase), status_from=since or None)
     found: list[ListedRun] = []
     seen = 0
     while True:
@@ -79,7 +80,7 @@ def _fits(run: ListedRun, query: RunListQuery) -> bool:
 
 
 async def _listed(definitions: Definitions, tenant: str, head: Head, state: State) -> ListedRun | None:
-    order = read_order(state.message) if state.seq and state.created_at else None
+    order = order_of(tenant, state) if state.seq and state.created_at else None
     name = "" if order is None else order.name
     if order is not None and not name:
         try:

@@ -22,8 +22,8 @@ from trunkline.flow.engine.run_messages import (
     RunOrder,
     RunReply,
     given_to,
+    order_of,
     read_awaited,
-    read_order,
     run_task_id,
 )
 from trunkline.flow.engine.view import RunView, ShownRow
@@ -34,6 +34,7 @@ from trunkline.log.events import FlowRows, Recorded
 from trunkline.log.ids import is_task_id
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
+from trunkline.store.records import Where
 from trunkline.wire.types import SendRequest
 
 # How long a call waits for the run to come to rest, unless it says otherwise.
@@ -49,6 +50,12 @@ class FlowCaller(Struct, frozen=True):
 
     tenant: str = "default"
     principal: str = "anonymous"
+    # Who has asked for the runs that it may know of, where that are not all.
+    owner: str | None = None
+
+    def knows(self, run: FoundRun) -> bool:
+        """Whether it may know of a run."""
+        return self.owner in (None, run.feed.state.principal)
 
 
 class ActivitySubmission(Struct, frozen=True, kw_only=True):
@@ -142,7 +149,7 @@ class FlowPort:
                     run = await self._find(caller.tenant, execution_id)
             else:
                 feed = None
-        if run is not None and allow_existing:
+        if run is not None and allow_existing and caller.knows(run):
             return await self._go_on(caller, run, loaded, mode=mode, wait_s=wait_s)
         if feed is None:
             raise FlowRefused("DUPLICATE_EXECUTION_ID", f"there is a run {execution_id!r}; give another id")
@@ -248,7 +255,7 @@ class FlowPort:
         """
         loaded = None if definition is None else await self._read(definition, SUBMIT_INVALID)
         run = await self._find(caller.tenant, execution_id)
-        if run is None or run.cancelled:
+        if run is None or run.cancelled or not caller.knows(run):
             raise FlowRefused(NOT_AWAITING, f"no run {execution_id!r} waits for an activity")
         self._check_hash(run, loaded, SUBMIT_INVALID)
         about, question = run.about, run.question
@@ -331,7 +338,8 @@ class FlowPort:
         Raises:
             FlowRefused: the cursor or a moment cannot be read.
         """
-        return await list_runs(self._tasks, self.definitions, self.agents, caller.tenant, query)
+        where = Where(principal=caller.owner, agents=self.agents)
+        return await list_runs(self._tasks, self.definitions, caller.tenant, where, query)
 
     async def rows(
         self,
@@ -399,7 +407,7 @@ class FlowPort:
 
     async def _existing(self, caller: FlowCaller, execution_id: str) -> FoundRun:
         run = await self._find(caller.tenant, execution_id)
-        if run is None:
+        if run is None or not caller.knows(run):
             raise FlowRefused(NOT_FOUND, f"there is no run {execution_id[:LONGEST_ID]!r}")
         return run
 
@@ -412,7 +420,7 @@ class FlowPort:
             return None
         view = self._views.get(feed)
         if view is None:
-            order, records = read_order(feed.state.message), await self._tasks.records(feed)
+            order, records = order_of(tenant, feed.state), await self._tasks.records(feed)
             hash = _recorded_hash(records) if order is None else order.definition
             loaded = await self.definitions.recorded(tenant, records, hash)
             view = self._new_view(feed, execution_id, loaded, given_to(feed.state.message))

@@ -24,7 +24,7 @@ from trunkline.flow.engine.view import ShownRow
 from trunkline.flow.forms import LIMIT_BYTES, StartForm, read_form, read_json
 from trunkline.flow.port import FlowCaller, FlowPort
 from trunkline.flow.results import moment_text
-from trunkline.flow.scopes import permit
+from trunkline.flow.scopes import owner_known, permit
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.http.mounts import App, Mount, Route
 
@@ -127,7 +127,7 @@ class FlowApi:
         pattern: str = scope["trunkline.route"]
         verb = pattern.rpartition(":")[2]
         permit(principal, verb, reads=pattern.startswith("GET"))
-        caller = FlowCaller(principal.tenant, principal.name)
+        caller = FlowCaller(principal.tenant, principal.name, owner_known(principal))
         control = Control(self._port(), caller, self._signatures)
         root: str = scope["root_path"]
         below: str = scope["path"].removeprefix(root).removeprefix("/")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trunkline.auth.principal import Principal
+from trunkline.auth.principal import Principal, Scope
 from trunkline.errors import FlowRefused
 
 START, RESUME, READ, SUBMIT = FLOW_SCOPES = ("start", "resume", "read_history", "submit_activity")
@@ -32,3 +32,12 @@ def permit(principal: Principal, operation: str, *, reads: bool) -> None:
                 "granted_scopes": sorted(principal.granted),
             },
         )
+
+
+def owner_known(principal: Principal) -> str | None:
+    """Whose runs a caller may know of; None are those of everybody in its tenant.
+
+    Tokens share the runs: one may start what another one goes on with.
+    """
+    knows_all = Scope.ADMIN in principal.scopes or isinstance(principal, TokenPrincipal)
+    return None if knows_all else principal.name

@@ -100,6 +100,16 @@ def read_order(message: Message) -> RunOrder | None:
         raise InvalidParams(str(error), field=f"message.metadata.{FLOW_KEY}") from None
 
 
+def order_of(tenant: str, state: State) -> RunOrder | None:
+    """What a task says of the run that it is; None where somebody asked for it who knows no runs."""
+    try:
+        order = read_order(state.message)
+    except InvalidParams:
+        return None
+    # To an agent that is a workflow anybody may have said anything: an order leads to the task it opened.
+    return order if order is not None and run_task_id(order.execution, tenant) == state.task_id else None
+
+
 def read_reply(message: Message) -> RunReply | None:
     """What a message says to a run; None where its sender knows no runs."""
     try:
