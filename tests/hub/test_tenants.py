@@ -274,6 +274,28 @@ def test_agents_of_a_tenant_are_called_by_its_own_rule_and_no_longer_when_it_nar
         run(whole(url))
 
 
+def test_two_tenants_have_agents_of_one_name_and_of_different_kinds(tmp_path: Path) -> None:
+    (tmp_path / "settings_agent.py").write_text(LOCAL)
+    (tmp_path / "hub.yaml").write_text("settings: {egress_hosts: ['127.0.0.1'], poll_interval: 1}\n")
+
+    async def whole(url: str) -> None:
+        async with opened(tmp_path, AGENTS, dev=False, key=OPERATOR[1].decode()) as boss:
+            north, south = await boss.tenant("north"), await boss.tenant("south")
+            await north("POST /v1/workflows", {"definition": CHILD})
+            flow, peer = (north, {"workflow": "afar"}), (south, {"url": f"{url}/far"})
+            # Whoever comes first.
+            for name, order in (("one", (flow, peer)), ("two", (peer, flow))):
+                for tenant, entry in order:
+                    assert (await tenant("POST /api/agents", {"name": name, **entry}))[0] == 200
+                    assert (await tenant.ready(name))["state"] == "ready"
+                done = [await tenant.say(name, "quick") for tenant in (north, south)]
+                assert [one["status"]["state"] for one in done] == ["TASK_STATE_COMPLETED"] * 2
+                assert ["result" in str(one["artifacts"]) for one in done] == [True, False]
+
+    with BackgroundServer(RemoteAgents(RemoteAgent("far"))) as url:
+        run(whole(url))
+
+
 def test_who_has_nothing_left_is_refused_before_its_message_is_read_and_may_answer(tmp_path: Path) -> None:
     (tmp_path / "settings_agent.py").write_text(LOCAL)
     at = "/v1/a2a/agents/local"

@@ -6,7 +6,8 @@ import asyncio
 import importlib
 import logging
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.clock import now_ms
 from trunkline.config import Settings
 from trunkline.errors import FlowRefused, Misuse, StoreError
-from trunkline.fleet.catalogue.catalogue import Catalogue, Key
+from trunkline.fleet.catalogue.catalogue import OF_FILES, Catalogue, Key
 from trunkline.fleet.catalogue.entry import Entry, EntrySkill, Kind
 from trunkline.fleet.catalogue.entry_reader import is_path
 from trunkline.fleet.catalogue.listed import CardFacts, Listed
@@ -129,9 +130,12 @@ class CarriedAgents:
         self._sites = sites
         self._settings = settings
         self._clients = clients
-        self._hosted: dict[str, list[HostedAgent]] = {}
+        # By name and kind: tenants may have agents of one name and of different kinds.
+        self._hosted: dict[str, dict[Kind, list[HostedAgent]]] = {}
         self._executors = replace(executors, local=AgentNames(self._hosted))
-        self._kinds: dict[str, tuple[str, str]] = {}
+        # What the entries are, or were when they went.
+        self._kinds: dict[Key, Kind] = {}
+        self._imported: dict[str, str] = {}
         # What the skills of an agent in Python emit and change, by its name.
         self._declared: dict[str, tuple[Extension, ...]] = {}
         # By tenant and name, the longest unread first; and by name what all tenants share of an agent's site.
@@ -141,8 +145,8 @@ class CarriedAgents:
 
     def has(self, tenant: str, name: str) -> bool:
         """Whether an agent is carried that a tenant has, and that takes work: a run may name any."""
-        found = self._catalogue.find(tenant, name) if name in self._hosted else None
-        return found is not None and found.state != "disabled"
+        found = self._catalogue.find(tenant, name)
+        return found is not None and found.state != "disabled" and self._is_hosted(name, found.entry.kind)
 
     def run_flows(self, flows: HostFlows, runs: HostedAgent) -> None:
         """Take what runs workflows, and the agent whose tasks their runs are."""
@@ -200,10 +204,9 @@ class CarriedAgents:
 
     async def _carry(self, left: Mapping[str, Kind]) -> None:
         entries = self._catalogue.entries()
-        # A name has one kind of executor here, whoever has an agent of that name: that of the first entry.
-        kinds = {one.name: one.kind for one in reversed(entries.values()) if not one.fault}
         for key, entry in entries.items():
-            if kinds.get(entry.name, entry.kind) != entry.kind:
+            self._kinds[key] = entry.kind
+            if key[0] != OF_FILES and self._catalogue.is_reserved(entry.name):
                 self._catalogue.fail(key, f"another agent that this hub runs is called {entry.name!r}")
             elif entry.kind == "skill":
                 self._carry_skill(key, entry)
@@ -211,20 +214,33 @@ class CarriedAgents:
                 await self._carry_flow(key, entry)
             elif entry.model is not None:
                 await self._carry_model(key, entry.name, entry.model)
-            elif entry.peer is not None and not self._catalogue.is_reserved(entry.name):
+            elif entry.peer is not None:
                 self._carry_peer(entry.name)
         for name, kind in left.items():
             if kind == "model":
                 await self._follow_model(name)
             else:
                 self._carry_peer(name)
-        hosted = [one for some in self._hosted.values() for one in some]
+        hosted = [one for kinds in self._hosted.values() for some in kinds.values() for one in some]
         former = tuple([each for name in self._former if name not in self._hosted for each in _names(name)])
         kept = [(former, self._settings.kept_s)] if former else []
         await self._runner.carry([self._first, *self._beside, *hosted], kept)
 
+    def _is_kind(self, name: str, kind: Kind, tenant: str) -> bool:
+        """Whether a tenant's agent of a name is of a kind, or was when it went, or may be if nobody knows."""
+        key = self._catalogue.key_of(tenant, name)
+        entry = None if key is None else self._catalogue.entry(key)
+        return kind == (self._kinds.get((tenant, name), kind) if entry is None else entry.kind)
+
+    def _host(self, name: str, kind: Kind, agents: Sequence[HostedAgent]) -> None:
+        serves = partial(self._is_kind, name, kind)
+        self._hosted.setdefault(name, {})[kind] = [replace(one, serves=serves) for one in agents]
+
+    def _is_hosted(self, name: str, kind: Kind) -> bool:
+        return kind in self._hosted.get(name, ())
+
     def _carry_peer(self, name: str) -> None:
-        if self._kinds.get(name) == ("peer", ""):
+        if self._is_hosted(name, "peer"):
             return
         executor = EntryExecutor(
             name,
@@ -233,12 +249,10 @@ class CarriedAgents:
             self._executors.following,
             ended=lambda tenant, well: self._catalogue.take_outcome(tenant, name, succeeded=well),
         )
-        self._kinds[name] = ("peer", "")
         settings = self._settings
         silent_s, kept_s = settings.task_max_age, settings.kept_s
-        self._hosted[name] = [
-            HostedAgent(name, executor, silent_s, kept_s, settings.inbox_ttl_s, executor.opening)
-        ]
+        hosted = HostedAgent(name, executor, silent_s, kept_s, settings.inbox_ttl_s, executor.opening)
+        self._host(name, "peer", [hosted])
 
     def _peer(self, tenant: str, name: str) -> Peer | None:
         """The agent that a tenant has under a name, while it takes work."""
@@ -246,7 +260,7 @@ class CarriedAgents:
         return None if found is None or found.state in ("disabled", "invalid") else found.entry.peer
 
     def _carry_skill(self, key: Key, entry: Entry) -> None:
-        if self._kinds.get(entry.name) == ("skill", entry.imported):
+        if self._imported.get(entry.name) == entry.imported and self._catalogue.facts(key) is not None:
             return
         try:
             agent = self._load(entry.imported)
@@ -257,10 +271,11 @@ class CarriedAgents:
             if self._catalogue.fail(key, f"{entry.imported}: {reason}"):
                 log.error("agent.unloaded agent=%s error=%a", entry.name, reason)
             return
-        self._kinds[entry.name] = ("skill", entry.imported)
+        self._imported[entry.name] = entry.imported
         self._declared[entry.name] = agent.extensions
         made = self._executors.of(agent, self._settings, id=entry.name)
-        self._hosted[entry.name] = [replace(one, answer_s=self._settings.inbox_ttl_s) for one in made]
+        answer_s = self._settings.inbox_ttl_s
+        self._host(entry.name, "skill", [replace(one, answer_s=answer_s) for one in made])
         self._catalogue.learn(key, facts)
 
     async def _carry_flow(self, key: Key, entry: Entry) -> None:
@@ -280,18 +295,14 @@ class CarriedAgents:
         if self._workflows.get(key) is loaded:
             return
         name, definition = entry.name, loaded.definition
-        kind = self._kinds.setdefault(name, ("flow", ""))
-        if kind[0] != "flow":
-            self._catalogue.fail(key, f"another agent that this hub runs is called {name!r}")
-            return
         self._workflows[key] = loaded
-        if name not in self._hosted:
+        if not self._is_hosted(name, "flow"):
             executor = flows.executor(name, lambda tenant: self._workflow(tenant, name))
             silent_s, kept_s = self._settings.stall_limit, self._settings.kept_s
             hosted = HostedAgent(
                 name, executor, silent_s, kept_s, opening=executor.opening, legible=executor.legible
             )
-            self._hosted[name] = [hosted]
+            self._host(name, "flow", [hosted])
         told = definition.document["document"].get("description") or definition.name
         skill = EntrySkill(id=name, name=definition.name, description=told)
         self._catalogue.learn(
@@ -330,11 +341,10 @@ class CarriedAgents:
         """
         if self._loaded_models is None:
             self._loaded_models = await asyncio.to_thread(self._load_models)
-        if self._kinds.get(name) != ("model", ""):
+        if not self._is_hosted(name, "model"):
             agent = self._loaded_models.agent(name, lambda tenant: self._model(tenant, name))
             made = self._executors.of(agent, self._settings, id=name)
-            self._kinds[name] = ("model", "")
-            self._hosted[name] = [replace(one, answer_s=self._settings.inbox_ttl_s) for one in made]
+            self._host(name, "model", [replace(one, answer_s=self._settings.inbox_ttl_s) for one in made])
         return self._loaded_models
 
     def _model(self, tenant: str, name: str) -> ModelEntry | None:
@@ -382,10 +392,10 @@ class CarriedAgents:
         """The site of an agent that a tenant has; made anew when its card has changed."""
         listed = self._catalogue.find(tenant, name)
         made = self._made.pop((tenant, name), None)
-        if listed is None or listed.entry.fault or name not in self._hosted:
+        if listed is None or listed.entry.fault or not self._is_hosted(name, listed.entry.kind):
             return None
         if made is None or made[0] is not listed:
-            is_skill = self._kinds.get(name, ("", ""))[0] == "skill"
+            is_skill = listed.entry.kind == "skill"
             card = card_of(listed, self._declared[name]) if is_skill else card_of(listed)
             private = [one.id for one in listed.private]
             site = made[2] if made is not None and made[1] == card else self._new_site(name, card, private)

@@ -41,7 +41,8 @@ class HostedAgent(Struct, frozen=True):
 
     `answer_s` is how long its questions are open that do not say so themselves; 0 is for ever. Steps of a
     tenant's new task that are known before it runs `opening` gives, to be recorded with its first message.
-    Whether this version can go on from a log that another may have written, `legible` says.
+    Whether this version can go on from a log that another may have written, `legible` says. Where tenants
+    have different agents of one id, `serves` says whose this one is.
     """
 
     id: str
@@ -51,6 +52,7 @@ class HostedAgent(Struct, frozen=True):
     answer_s: float = 0.0
     opening: Callable[[str, Submitted], tuple[Stepped, ...]] | None = None
     legible: Callable[[Sequence[Recorded]], Awaitable[bool]] | None = None
+    serves: Callable[[str], bool] | None = None
 
     @property
     def unbegun(self) -> Again:
@@ -91,6 +93,14 @@ class Node:
             raise ValueError(f"{agents[0].id!r} comes first in the place of {self.agents[0].id!r}")
         self.agents = tuple(agents)
         self.by_name = _by_name(agents)
+
+    def find(self, tenant: str, name: str) -> HostedAgent | None:
+        """The agent that runs what a tenant has recorded under a name."""
+        found = self.by_name.get(name)
+        if found is None or found.serves is None or found.serves(tenant):
+            return found
+        same = [one for one in self.agents if one.id == name]
+        return next((one for one in same if one.serves is not None and one.serves(tenant)), None)
 
     def kept(self) -> list[tuple[tuple[str, ...], float]]:
         """For how many seconds ended tasks are kept, by the names under which they are recorded."""

@@ -75,9 +75,9 @@ class Runner:
         # Messages on their way to an executor; the end waits for them.
         self._arriving = 0
 
-    def agent(self, agent: str) -> HostedAgent:
-        """An agent that is carried here, by its id."""
-        found = self._node.by_name.get(agent)
+    def agent(self, agent: str, tenant: str = "") -> HostedAgent:
+        """An agent that is carried here, by its id; that of a tenant, where others have another."""
+        found = self._node.find(tenant, agent)
         if found is None:
             raise KeyError(f"agent {agent!r} is not carried here")
         return found
@@ -256,7 +256,7 @@ class Runner:
             except StoreError:
                 until = None
             if state.seq and state.node == self.node and not state.resting and feed.runner is None:
-                agent = self.agent(state.agent)
+                agent = self.agent(state.agent, feed.tenant)
                 is_new = state.seq == state.opened
                 return self._begin(feed, agent, agent.unbegun if is_new else Again.RESUME)
             if until is not None and self.tasks.loop.time() >= until:
@@ -292,7 +292,7 @@ class Runner:
             Refused: no skill takes the message, or its chain of agents ends here.
             Unavailable: the runner is stopping.
         """
-        hosted, skill = self._admitted(agent, request, parent, routed)
+        hosted, skill = self._admitted(tenant, agent, request, parent, routed)
         said = request.message
         task_id = task_id or self.ids.new()
         # A new conversation is named after its first task.
@@ -320,7 +320,7 @@ class Runner:
         return feed, ack
 
     def _admitted(
-        self, agent: str, request: SendRequest, parent: str, routed: Routed | None
+        self, tenant: str, agent: str, request: SendRequest, parent: str, routed: Routed | None
     ) -> tuple[HostedAgent | None, str]:
         """Who runs a new task, and which skill of it; nobody runs what was refused."""
         # A parent is let come to its end when the runner goes down, and may need a child for that.
@@ -330,7 +330,7 @@ class Runner:
             return None, routed.skill
         if request.metadata or request.message.metadata:
             hops.check(request, self._node.limits.bounds, now_ms())
-        hosted = self.agent(agent)
+        hosted = self.agent(agent, tenant)
         skill = hosted.executor.admit(request)
         return hosted, skill or ("" if routed is None else routed.skill)
 
@@ -388,7 +388,7 @@ class Runner:
             return
         elsewhere = feed.runner is None and state.interrupted and await self._lives_elsewhere(state.node)
         # Not if it asks only now: then whoever asked lives, or is found to be dead.
-        agent = self._node.by_name.get(state.agent)
+        agent = self._node.find(feed.tenant, state.agent)
         claims = feed.runner is None and state.interrupted and not elsewhere and agent is not None
         claim = self.node if claims else ""
         try:
@@ -431,7 +431,7 @@ class Runner:
 
     async def _cancel(self, feed: Feed, principal: str, reason: str = "") -> None:
         state = feed.state
-        agent = self._node.by_name.get(state.agent)
+        agent = self._node.find(feed.tenant, state.agent)
         elsewhere = agent is not None and agent.executor.works_elsewhere
         runs = feed.runner is not None or await self._lives_elsewhere(state.node)
         # Where the work is done elsewhere an executor has to say so there, also if it was not needed so far.

@@ -137,7 +137,7 @@ class Takeover:
             for one in orphans[start : start + TOGETHER]:
                 if one.released is None or one in self._unsure:
                     continue
-                agent = node.by_name.get(one.agent)
+                agent = node.find(one.tenant, one.agent)
                 if node.draining or agent is None or agent.legible is not None:
                     continue
                 feed = Feed(one.tenant, state_from(one.released))
@@ -211,7 +211,7 @@ class Takeover:
 
     async def _is_legible(self, orphan: Orphan, feed: Feed) -> bool:
         """Whether this version can go on with it; else it is left to a process that can."""
-        agent = self._node.by_name.get(feed.state.agent)
+        agent = self._node.find(feed.tenant, feed.state.agent)
         if agent is None or agent.legible is None or orphan.node == self._node.id:
             return True
         if await agent.legible(await self._node.tasks.records(feed)):
@@ -222,7 +222,7 @@ class Takeover:
 
     async def _take_over(self, orphan: Orphan, feed: Feed) -> None:
         node, state = self._node, feed.state
-        agent = node.by_name.get(state.agent)
+        agent = node.find(feed.tenant, state.agent)
         if agent is None or node.draining:
             # It goes on when its agent is back, or elsewhere; not here, though we may just have claimed it.
             if orphan in self._unsure and self._is_idle(feed):

@@ -207,10 +207,9 @@ class Operations:
         traces.about(feed.state.task_id)
         return view(caller.principal, feed.state)
 
-    @property
-    def executor(self) -> Executor | None:
-        """Who does the work; None where that depends on the task."""
-        return None if self._agent is None else self._runner.agent(self._agent).executor
+    def executor(self, tenant: str) -> Executor | None:
+        """Who does the work of a tenant; None where that depends on the task."""
+        return None if self._agent is None else self._runner.agent(self._agent, tenant).executor
 
     async def cancel(self, caller: Caller, query: TaskQuery) -> Task:
         """Stop a task; gives the canceled task."""

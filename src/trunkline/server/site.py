@@ -104,7 +104,7 @@ class Site:
         submission = read_submission(await self._admission.read_json(exchange))
         # The agent's own name means its default skill. Of several agents, which skills there are is known to
         # whoever opens the task.
-        agent, executor = submission.agent_id, operations.executor
+        agent, executor = submission.agent_id, operations.executor(caller.principal.tenant)
         request = request_of(submission, agent if executor is None else executor.named(agent))
         # The correlation id is the engine's word for "the same step again": it never starts a second task.
         known = replace(caller, idempotency_key=submission.correlation_id)
