@@ -92,9 +92,9 @@ class Cards:
             raise errors.RouteNotFound("the card takes GET only", allow="GET, HEAD")
         # Who looks beside the interface names 1.0 and reads 0.3; the card for both has what it needs.
         pure = _asked(exchange) is Version.V1 and exchange.path != CARD_BESIDE
-        vary = b"A2A-Version, Host" if keyed is None else b"A2A-Version, Host, Authorization, X-API-Key"
+        keys = b"" if keyed is None else b", Authorization, X-API-Key, Cookie"
         body = self._make(exchange, pure=pure, extended=False)
-        await respond(exchange, body, [(b"vary", vary)], private=bool(keyed))
+        await respond(exchange, body, [(b"vary", b"A2A-Version, Host" + keys)], private=bool(keyed))
 
     def whole(self, exchange: Exchange, *, pure: bool) -> bytes:
         """The card with everything that is on it."""
