@@ -77,8 +77,8 @@ class Runner:
 
     def agent(self, agent: str, tenant: str = "") -> HostedAgent:
         """An agent that is carried here, by its id; that of a tenant, where others have another."""
-        found = self._node.find(tenant, agent)
-        if found is None:
+        found = self._node.by_name.get(agent)
+        if found is None or (found.serves and (found := self._node.find(tenant, agent)) is None):
             raise KeyError(f"agent {agent!r} is not carried here")
         return found
 
