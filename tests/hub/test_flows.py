@@ -269,6 +269,25 @@ def test_what_a_message_to_a_workflow_says_of_runs_is_not_believed(tmp_path: Pat
     run(scene())
 
 
+def test_a_chain_of_workflows_and_agents_that_is_a_loop_is_cut(tmp_path: Path) -> None:
+    nest = {"id": "nest", "type": "subworkflow", "config": {"workflow_ref": "inner", "input_mapping": {}}}
+    call = {**DRAFT, "config": {**DRAFT["config"], "agent_id": "loop"}}
+
+    async def scene() -> None:
+        async with opened(workspace(tmp_path, "agents: []")) as ask:
+            await ask("POST /v1/workflows", {"definition": workflow(call, name="Inner")})
+            await ask("POST /v1/workflows", {"definition": workflow(nest, name="Outer")})
+            await ask("POST /api/agents", {"name": "loop", "workflow": "outer"})
+            await ask.until("GET /api/agents/loop", lambda one: one.get("state") == "ready")
+            _, told = await ask("POST /v1/a2a/agents/loop/message:send", said({"topic": "tea"}))
+            task = f"GET /v1/a2a/agents/loop/tasks/{told['task']['id']}"
+            ended = await ask.until(task, lambda one: one["status"]["state"] == "TASK_STATE_FAILED")
+            assert "hop_limit" in str(ended["status"]["message"])
+            assert len((await ask("GET /api/tasks?agent=loop"))[1]["items"]) == 8
+
+    run(scene())
+
+
 def test_a_registered_workflow_becomes_an_agent_by_its_id(tmp_path: Path) -> None:
     async def scene() -> None:
         async with opened(workspace(tmp_path, "agents: []")) as ask:

@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from trunkline.clock import now_ms
-from trunkline.errors import FlowRefused, Misuse, TaskNotFound
+from trunkline.errors import FlowRefused, Misuse, TaskNotFound, UnsupportedOperation
 from trunkline.flow.activities.base import Activity, DelegateOrder, Outcome, output_of
 from trunkline.flow.definitions import Loaded
 from trunkline.flow.engine.children import ChildRun, agent_request, child_id, nested_done, read_done
@@ -28,6 +28,7 @@ from trunkline.flow.engine.walk import Ended, Lane, NodeFailed, Walk
 from trunkline.flow.jq.pool import FilterFailed
 from trunkline.log.events import AnswerRead, FlowRows, QuestionClosed, Status
 from trunkline.log.fold import BYTES_LIMIT, EVENTS_LIMIT, LIMITS
+from trunkline.run import hops
 from trunkline.run.executor import Work
 from trunkline.wire.types import Message, SendRequest, TaskState
 
@@ -212,7 +213,12 @@ class Run:
             )
             await self._begin(lane, self._plain_call(order))
             return
-        request = agent_request(child, effect, self._state)
+        try:
+            request = agent_request(child, effect, self._state)
+        except UnsupportedOperation as refused:
+            error, code = refused.message, refused.details["reason"]
+            self.walk.answer(lane, Done(ok=False, error=error, code=code))
+            return
         await self._open_child(lane, child, agent, request, nested=False)
         if effect.until and lane in self._children:
             self._moments[lane] = effect.until
@@ -252,6 +258,9 @@ class Run:
         order = RunOrder(effect.child, nested.hash, self._mode, depth, nested.name)
         child = run_task_id(effect.child, self._work.tenant)
         message = order.message(f"{child}:order", effect.input)
+        # A chain that begins anew with each nested run would never come to its end.
+        metadata = {**(message.metadata or {}), **hops.handed_on(self._state)}
+        message = msgspec.structs.replace(message, metadata=metadata)
         await self._open_child(lane, child, parts.agent, SendRequest(message), nested=True)
 
     async def _open_child(
