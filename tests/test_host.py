@@ -264,6 +264,21 @@ def test_agents_mounted_in_one_application_share_a_host_and_its_store(here: Path
     assert [name for name in os.listdir(here) if name.endswith(".db")] == ["trunkline.db"]
 
 
+def test_where_one_agent_is_mounted_the_others_of_its_host_are_not(here: Path) -> None:
+    one, two = author("one"), author("two")
+    app = FastAPI(lifespan=trunkline.lifespan(one, two))
+    app.mount("/one", one.asgi())
+    app.mount("/two", two.asgi())
+    with Browser(app, base_url="http://localhost") as browser:
+        page = browser.get("/two/", headers={"Accept": "text/html"}).text
+        assert "<title>two</title>" in page
+        assert "<h1>one</h1>" not in page
+        assert 'href=".well-known/agent-card.json"' in page
+        assert browser.get("/two/agents/two/.well-known/agent-card.json").json()["name"] == "two"
+        assert browser.get("/two/agents/one/.well-known/agent-card.json").status_code == 404
+        assert browser.post("/two/agents/one/a2a", json={}).status_code == 404
+
+
 def test_agents_with_stores_of_their_own_keep_them(here: Path) -> None:
     one, two = author("one", store="memory:"), author("two", store=f"sqlite:///{here}/two.db")
     third = author("third", store="memory:")

@@ -22,6 +22,7 @@ from trunkline.auth.browser_sessions import BrowserSessions
 from trunkline.auth.identity import Identity, Verifier
 from trunkline.auth.key_store import KeyStore
 from trunkline.auth.keys import Keyring
+from trunkline.auth.principal import RESERVED
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.auth.signing import Signer
 from trunkline.auth.vault import can_seal, find_key
@@ -251,9 +252,12 @@ class Host:
         """Serve another ASGI application below a prefix, behind the same admission. Its lifespan is not run.
 
         Raises:
-            Misuse: the prefix is taken, or a route does not say which scope it needs and how much it takes.
+            Misuse: the prefix is taken or ours, or a route does not say what it needs and how much it takes.
         """
         mount = Mount(prefix, app, routes)
+        first = prefix.split("/")[1]
+        if first in {*RESERVED, ".well-known"}:
+            raise Misuse(f"{prefix} would hide what is served at /{first}; mount it below another prefix")
         unknown = mount.scopes - {PUBLIC, *(scope.value for scope in AuthScope)}
         if unknown:
             raise Misuse(f"{prefix}: there is no scope {', '.join(sorted(unknown))}")
@@ -263,10 +267,10 @@ class Host:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve ASGI: HTTP, WebSocket and lifespan."""
-        await self.serve(scope, receive, send, self._agents[0][0].id)
+        await self.serve(scope, receive, send)
 
-    async def serve(self, scope: Scope, receive: Receive, send: Send, agent: str) -> None:
-        """Serve ASGI with this agent at the root of the path."""
+    async def serve(self, scope: Scope, receive: Receive, send: Send, agent: str | None = None) -> None:
+        """Serve ASGI: all agents, or this one alone at the root of the path."""
         if scope["type"] == "lifespan":
             await self._serve_lifespan(receive, send)
             return
@@ -276,7 +280,8 @@ class Host:
                 "for several lifespan=trunkline.lifespan(one, two), to the application that it is mounted in"
             )
         if scope["type"] == "http":
-            await self.router.answer(AsgiExchange(scope, receive, send), self.router.sites[agent])
+            alone = None if agent is None else self.router.sites[agent]
+            await self.router.answer(AsgiExchange(scope, receive, send), alone)
         else:
             await self.router.connect(scope, receive, send)
 

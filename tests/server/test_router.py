@@ -209,14 +209,14 @@ def test_the_end_of_the_server_ends_what_is_mounted(tmp_path: Path) -> None:
         assert asyncio.run(main()) == 0
 
 
-def _agent(app: Any, *routes: Route) -> Agent:
+def _agent(app: Any, *routes: Route, prefix: str = "/files") -> Agent:
     agent = Agent("mounted")
 
     @agent.skill
     def echo(text: str) -> str:
         return text
 
-    agent.mount("/files", app, routes=routes)
+    agent.mount(prefix, app, routes=routes)
     return agent
 
 
@@ -227,6 +227,12 @@ async def nothing(scope: Any, receive: Any, send: Any) -> None:
 def test_a_route_with_a_scope_that_nobody_can_have_does_not_start() -> None:
     with pytest.raises(Misuse, match="there is no scope nonsense"):
         _agent(nothing, Route("GET /x", "nonsense", 0)).asgi(store="memory:")
+
+
+@pytest.mark.parametrize("prefix", ["/tasks", "/a2a", "/admin/keys", "/agents", "/.well-known", "/healthz"])
+def test_a_mount_that_would_hide_a_path_of_the_host_does_not_start(prefix: str) -> None:
+    with pytest.raises(Misuse, match=f"{prefix} would hide what is served at /"):
+        _agent(nothing, Route("GET /x", "public", 0), prefix=prefix).asgi(store="memory:")
 
 
 def test_websockets_without_their_library_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

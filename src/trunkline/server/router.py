@@ -108,7 +108,6 @@ class Router:
         self._probes = {"/healthz": self._alive, "/readyz": self._ready}
         guard, public = self._refusals.guard, admission.public
         self._preflight = public("Preflight", self._answer_preflight)
-        self._page = public("Page", self._answer_page)
         pages = SignInPages(admission)
         self._fixed: dict[str, Handler] = {
             SIGN_IN: guard("SignIn", pages.sign_in),
@@ -118,17 +117,14 @@ class Router:
             self._fixed["/metrics"] = guard("Metrics", partial(self._metrics, metrics))
         if jwks is not None:
             self._fixed["/.well-known/jwks.json"] = public("Jwks", partial(self._jwks, jwks))
-        self._below: dict[str, Handler] = {
-            PREFIX: guard("Admin", self._operate),
-            AGENTS: guard("Agent", self._agent),
-        }
+        self._below: dict[str, Handler] = {PREFIX: guard("Admin", self._operate)}
         self._fleet = fleet
         if fleet is not None:
             self._below[CATALOGUE] = guard("Agent", partial(self._listed, fleet))
             self._shown = public("AgentCard", partial(self._show, fleet))
 
     async def answer(self, exchange: Exchange, site: Site | None = None) -> None:
-        """Serve one HTTP request; the site is the one at the root of the path, else that of the origin."""
+        """Serve one HTTP request; a site is given where that agent alone is mounted."""
         if self._cors is not None:
             self._cors.mark(exchange)
         probe = self._probes.get(exchange.path)
@@ -136,7 +132,7 @@ class Router:
             await probe(exchange)
             return
         seen = TraceSeen()
-        handler = self._handler(exchange, site or self.origin)
+        handler = self._handler(exchange, site)
         try:
             if traces.tracing():
                 with traces.request(exchange.headers, seen):
@@ -156,12 +152,12 @@ class Router:
             if seen.holds is not None:
                 self._admission.leave(seen)
 
-    def _handler(self, exchange: Exchange, site: Site) -> Handler:
-        path = exchange.path
+    def _handler(self, exchange: Exchange, alone: Site | None) -> Handler:
+        path, site = exchange.path, alone or self.origin
         if self._cors is not None and self._cors.is_preflight(exchange):
             return self._preflight
         if path == "/" and wants_page(exchange):
-            return self._page
+            return self._admission.public("Page", partial(self._answer_page, alone))
         if path in CARDS and self._fleet is not None and self._fleet.shared:
             return self._shown
         found = site.handlers.get(path) or self._fixed.get(path)
@@ -173,13 +169,16 @@ class Router:
         for prefix, handler in self._below.items():
             if path.startswith(prefix):
                 return handler
+        if path.startswith(AGENTS):
+            return self._refusals.guard("Agent", partial(self._agent, alone))
         return site.handler(path)
 
-    async def _agent(self, exchange: Exchange, seen: TraceSeen) -> Following | None:
+    async def _agent(self, alone: Site | None, exchange: Exchange, seen: TraceSeen) -> Following | None:
         """A request for an agent of the host by its id."""
         agent, _, path = exchange.path.removeprefix(AGENTS).partition("/")
         site = self.sites.get(agent)
-        if site is None:
+        # Where one is mounted alone, an application may have put the others behind a lock of its own.
+        if site is None or (alone is not None and site is not alone):
             raise await self._no_agent(exchange, seen)
         self._place(AGENTS + agent, path, exchange)
         return await site.handler(exchange.path)(exchange, seen)
@@ -227,11 +226,11 @@ class Router:
     async def _answer_preflight(self, exchange: Exchange) -> None:
         await exchange.respond(204, b"", headers=PREFLIGHT)
 
-    async def _answer_page(self, exchange: Exchange) -> None:
-        several = len(self.sites) > 1
+    async def _answer_page(self, alone: Site | None, exchange: Exchange) -> None:
+        here = self.sites if alone is None else {"": alone}
+        several = len(here) > 1
         shown = [
-            (f"{AGENTS[1:]}{agent}/" if several else "", site.cards.public)
-            for agent, site in self.sites.items()
+            (f"{AGENTS[1:]}{agent}/" if several else "", site.cards.public) for agent, site in here.items()
         ]
         if self._fleet is not None and self._fleet.shared:
             shown = [("", self._fleet.cards(None).public)]
