@@ -81,6 +81,30 @@ async def relay(turn: Turn) -> str:
     return (await turn.call("curious", "hello")).text
 
 
+def test_a_call_goes_on_where_the_agent_that_it_waits_for_is_not_carried() -> None:
+    async def main() -> None:
+        store = Shared()
+        await store.open()
+        async with calling(relay, None, curious(), limits=PARKING, store=store) as first:
+            feed = await first.open("hello")
+            await first.reach(feed, TaskState.INPUT_REQUIRED)
+            await parked(first, feed)
+        async with calling(relay, limits=PARKING, store=store) as second:
+            feed = await second.find(feed.state.task_id)
+            await second.say(feed, said("one"))
+            await parked(second, feed)
+            assert feed.state.state is TaskState.WORKING, reason(feed)
+        async with calling(relay, None, curious(), limits=PARKING, store=store) as third:
+            feed = await third.find(feed.state.task_id)
+            await third.reach(feed, TaskState.INPUT_REQUIRED)
+            await third.say(feed, said("two"))
+            assert await third.ended(feed) is COMPLETED, reason(feed)
+            assert text_of(feed) == "one, two"
+        await store.close()
+
+    run(main())
+
+
 def asked_in(feed: Feed) -> str:
     return "" if feed.state.question is None else feed.state.question.message_id
 

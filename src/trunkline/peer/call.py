@@ -62,10 +62,16 @@ class AgentCall:
         self._raised = steps.raised
         self._target = target
         self._said = _checked(said)
-        self._agent = reachable.agent(target)
-        self._is_remote = self._agent == reachable.remote
         # Both now, and the chain too, so that calls that are begun together keep theirs when played again.
         self._places = steps.next_step(CALL), steps.next_step(RESULT)
+        try:
+            self._agent = reachable.agent(target)
+        except Misuse:
+            # What has begun goes on: its child may wait for an agent that this process does not carry.
+            if work.recorded_step(self._places[0], CALL) is None:
+                raise
+            self._agent = target
+        self._is_remote = self._agent == reachable.remote
         try:
             self._chain = steps.chain()
         except Refused as refused:
