@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -75,6 +77,23 @@ def test_a_stop_does_not_sit_out_what_only_waits() -> None:
             assert feed.state.state is TaskState.WORKING
 
     run(main())
+
+
+def test_what_is_parked_leaves_memory_without_the_collector() -> None:
+    async def main() -> None:
+        async with desk(sleep_long, SOON, crash=RESUME) as runner:
+            feed = await runner.open()
+            left = weakref.ref(feed)
+            await parked(runner, feed)
+            del feed
+            await until(lambda: left() is None)
+
+    gc.collect()
+    gc.disable()
+    try:
+        run(main())
+    finally:
+        gc.enable()
 
 
 def test_a_question_that_waits_is_parked_and_its_answer_goes_on() -> None:

@@ -172,3 +172,13 @@ class Node:
 def _by_name(agents: Sequence[HostedAgent]) -> dict[str, HostedAgent]:
     # Logs that were written before agents had ids belong to the agent at the origin, the first one.
     return {"": agents[0], **{agent.id: agent for agent in agents}}
+
+
+def error_of(task: asyncio.Task[None]) -> BaseException | None:
+    """The error that a task ended with; none if it was cancelled."""
+    try:
+        return task.exception()
+    except asyncio.CancelledError:  # Cancelled: the task that is asked, and not whoever asks
+        # Asked all the same: until then a task keeps what cancelled it, which leads back to whoever holds
+        # the task, a circle that stays until somebody collects garbage.
+        return None

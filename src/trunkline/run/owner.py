@@ -18,7 +18,7 @@ from trunkline.run import contexts
 from trunkline.run.buffer import UNFLUSHED_LIMIT, EventBuffer
 from trunkline.run.executor import Again, ChildTasks, IsMoot, LookAgain, Verdict, never
 from trunkline.run.feed import Feed
-from trunkline.run.node import HostedAgent, Node
+from trunkline.run.node import HostedAgent, Node, error_of
 from trunkline.run.parking import Waits
 from trunkline.run.questions import Questions, bounded
 from trunkline.run.replay import Replay, conclude, prepare
@@ -302,14 +302,13 @@ class Owner:
     def _done(self, task: asyncio.Task[None]) -> None:
         if self._force is not None:
             self._force.cancel()
-        error = None if task.cancelled() else task.exception()
+        error = error_of(task)
         if not self._spoken and self._ours() and not self._node.ending:
             # Invariant: whoever leaves a task here has said how it ended; without an owner nobody else would.
             self._spoken = True
             self._buffer.opening = False
-            verdict = self._node.raised(
-                self.state, error or asyncio.CancelledError("the executor was cancelled")
-            )
+            reason = error or asyncio.CancelledError("the executor was cancelled")
+            verdict = self._node.raised(self.state, reason)
             self._buffer.put_now(self._stop or verdict)
         if self._abandoned or not self._buffer.busy:
             self._leave()
@@ -351,11 +350,11 @@ class Owner:
                 for event in conclude(self._replay, verdict):
                     self._buffer.put(event)
         except BaseException as error:  # noqa: BLE001 - raised, or logged with a reason id that the caller is given
-            return self._broken(error)
+            if (broken := self._broken(error)) is None:
+                raise  # Not there: its frame holds the error, which leads to the frame.
+            return broken
         match verdict:
-            case Status() if verdict.state in TERMINAL:
-                return verdict
-            case Replied():
+            case Status() | Replied() if isinstance(verdict, Replied) or verdict.state in TERMINAL:
                 return verdict
             case _:
                 return self._node.failed(self.state, "The executor ended without a verdict.")
@@ -368,20 +367,20 @@ class Owner:
             for event in self._replay.opening():
                 self._buffer.put(event)
 
-    def _broken(self, error: BaseException) -> Status:
-        """The verdict on an executor that raised."""
+    def _broken(self, error: BaseException) -> Status | None:
+        """The verdict on an executor that raised; None if that is to be raised."""
         match error:
             case asyncio.CancelledError() | TurnOver() if self._stop is not None:
                 return self._stop
             case asyncio.CancelledError() if self._abandoned or self._node.ending:
-                raise error
+                return None
             case TurnOver() if not self._ours():
-                raise error
+                return None
+            # Not raised by the executor if the coroutine is being closed: then it must not go on.
             case GeneratorExit() if asyncio.current_task(self.loop) is not self._task:
-                # Not raised by the executor: the coroutine is being closed, and must not go on.
-                raise error
+                return None
             case KeyboardInterrupt():
-                raise error
+                return None
             case _ if self._replay is not None and self._replay.trouble:
                 log.error("task.changed task=%s", self.state.task_id, exc_info=error)
                 return self._stop or self._node.failed(self.state, self._replay.trouble)
