@@ -177,7 +177,7 @@ class Router:
         """A request for an agent of the host by its id."""
         agent, _, path = exchange.path.removeprefix(AGENTS).partition("/")
         site = self.sites.get(agent)
-        # Where one is mounted alone, an application may have put the others behind a lock of its own.
+        # Where one is mounted alone, the application has said where the others are, or that they are nowhere.
         if site is None or (alone is not None and site is not alone):
             raise await self._no_agent(exchange, seen)
         self._place(AGENTS + agent, path, exchange)
