@@ -38,7 +38,7 @@ from trunkline.auth.principal import RESERVED
 from trunkline.fleet import mount
 from trunkline.server.admin import Admin
 from trunkline.server.pages import SIGN_OUT
-from trunkline.server.router import Router
+from trunkline.server.router import AGENTS, Router
 from trunkline.wire.operations import METHODS_V03, METHODS_V1, Operation, routes
 
 CANARY = "canary-of-the-owner"
@@ -172,7 +172,7 @@ async def _kept(world: World) -> list[tuple[list[Any], list[tuple[str, str]]]]:
 
 def _paths(router: Router) -> list[str]:
     """Every path beside those of REST; a star stands for what is below one."""
-    below = [*router._below, *(f"{prefix}/" for prefix in router._mounts.prefixes), "/delegate/"]
+    below = [*router._below, AGENTS, *(f"{prefix}/" for prefix in router._mounts.prefixes), "/delegate/"]
     return [*router._probes, *router.origin.handlers, *router._fixed, *(f"{prefix}*" for prefix in below)]
 
 
