@@ -302,7 +302,7 @@ class Owner:
     def _done(self, task: asyncio.Task[None]) -> None:
         if self._force is not None:
             self._force.cancel()
-        error = error_of(task)
+        error = error_of(task) if task.cancelled() else task.exception()
         if not self._spoken and self._ours() and not self._node.ending:
             # Invariant: whoever leaves a task here has said how it ended; without an owner nobody else would.
             self._spoken = True
