@@ -326,7 +326,7 @@ class Assembler:
         return (*beside, told) if beside else (told,)
 
     def _beside(self, update: StatusUpdate, artifacts: tuple[Artifact, ...]) -> tuple[Update, ...]:
-        """What artifacts tell that came with a status."""
+        """The updates by artifacts that came with a status."""
         told: list[Update] = []
         for artifact in artifacts:
             one = ArtifactUpdate(update.task_id, update.context_id, artifact)

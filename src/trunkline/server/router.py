@@ -208,10 +208,9 @@ class Router:
     async def _tenant(self, exchange: Exchange) -> str | None:
         """The tenant of who asks, before anything is counted; None if that is nobody who is let in."""
         try:
-            known = self._identity.known(exchange.headers) or await self._identity.ask(exchange.headers)
+            return (await self._identity.ask(exchange.headers)).tenant
         except (errors.Unauthenticated, errors.Unavailable):
             return None
-        return known.tenant
 
     async def _no_agent(self, exchange: Exchange, seen: TraceSeen) -> errors.Refused:
         # Who is not let in does not learn which agents there are.

@@ -150,12 +150,10 @@ class Dispatcher:
         if task_id and await self._runner.tasks.load(order.tenant, task_id) is not None:
             return [await self._known(order.tenant, task_id)]
         counted = self._admitted(order, max(1, len(targets)))
-        if counted is not None:
-            async with counted:
-                return await self._each(order, targets, task_id)
-        if len(targets) == 1 and ALL not in order.targets:
-            return [await self._one(order, targets[0], task_id, rest_s)]
-        return await self._each(order, targets, task_id, rest_s)
+        if counted is None:
+            return await self._each(order, targets, task_id, rest_s)
+        async with counted:
+            return await self._each(order, targets, task_id)
 
     async def _each(
         self, order: DispatchOrder, targets: tuple[str, ...], task_id: str, rest_s: float = 0.0
