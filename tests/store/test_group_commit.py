@@ -9,7 +9,7 @@ import pytest
 from trunkline.errors import Conflict, StoreError, TaskFull
 from trunkline.log.events import Delta
 from trunkline.store import group_commit as rules
-from trunkline.store.group_commit import GROUP_BYTES, GROUP_EVENTS, GroupCommit
+from trunkline.store.group_commit import GROUP_BYTES, GROUP_EVENTS, ROUNDS, GroupCommit
 from trunkline.store.hints import HintBroadcast
 
 
@@ -39,8 +39,10 @@ def backend(run):
     return run(make())
 
 
-async def turn():
-    await asyncio.sleep(0)
+async def turn(rounds=ROUNDS + 1):
+    """As many rounds of the loop as any group waits for."""
+    for _ in range(rounds):
+        await asyncio.sleep(0)
 
 
 def sizes(backend):
@@ -50,7 +52,7 @@ def sizes(backend):
 def test_an_idle_writer_flushes_in_the_same_turn(run, backend):
     async def case():
         backend.append()
-        await turn()
+        await turn(1)
 
     run(case())
     assert sizes(backend) == [1]
@@ -87,9 +89,28 @@ def test_what_comes_meanwhile_is_the_next_group(run, backend):
         await turn()
         assert sizes(backend) == [1]
         backend.finish()
+        assert first.done()
+        await turn(1)
         assert sizes(backend) == [1, 5]
-        assert await first == 1
         assert not any(future.done() for future in rest)
+
+    run(case())
+
+
+def test_what_comes_in_the_next_rounds_goes_with_the_group_behind_one_of_many(run, backend):
+    async def case():
+        first = [backend.append() for _ in range(9)]
+        await turn()
+        backend.append()
+        # Whoever hears of the first group appends at once.
+        first[-1].then(lambda error: backend.append() and None)
+        backend.finish()
+        for _ in range(ROUNDS - 1):
+            await turn(1)
+            backend.append()
+        assert sizes(backend) == [9]
+        await turn(1)
+        assert sizes(backend) == [9, 2 + ROUNDS - 1]
 
     run(case())
 
@@ -100,6 +121,7 @@ def test_a_group_holds_no_more_events_than_allowed(run, backend):
         await turn()
         while not all(future.done() for future in futures):
             backend.finish()
+            await turn()
 
     run(case())
     assert sizes(backend) == [GROUP_EVENTS // 60, GROUP_EVENTS // 60, 4]
@@ -111,6 +133,7 @@ def test_a_group_holds_no_more_bytes_than_allowed(run, backend):
         await turn()
         while not all(future.done() for future in futures):
             backend.finish()
+            await turn()
 
     run(case())
     assert sizes(backend) == [2, 2, 1]
@@ -122,12 +145,14 @@ def test_a_group_that_is_just_full_is_one_group(run, backend, monkeypatch):
             backend.append(events=events)
         await turn()
         backend.finish()
+        await turn()
         backend.finish()
         monkeypatch.setattr(rules, "GROUP_BYTES", 2 * len(backend.groups[-1][0].body))
         for _ in range(3):
             backend.append()
         await turn()
         backend.finish()
+        await turn()
         backend.finish()
 
     run(case())
@@ -140,6 +165,7 @@ def test_a_huge_append_goes_alone(run, backend):
         await turn()
         while not all(future.done() for future in futures):
             backend.finish()
+            await turn()
 
     run(case())
     assert sizes(backend) == [1, 1, 1]
@@ -180,6 +206,7 @@ def test_an_observer_hears_of_every_group(run, backend):
         backend.append()
         backend.append()
         backend.finish(7)
+        await turn()
         backend.finish(8, Conflict(3))
 
     run(case())

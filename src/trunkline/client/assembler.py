@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import UNSET, Struct, structs
 
 from trunkline.client.result import Result, artifact_text, text_of
-from trunkline.client.size_limit import LIMIT, SizeLimit
+from trunkline.client.size_limit import LIMIT, PIECE, SizeLimit
 from trunkline.client.transport import Frame
 from trunkline.wire.answers import Notice
 from trunkline.wire.types import (
@@ -256,7 +256,7 @@ class Assembler:
     def _count(self, given: str) -> bool:
         """Note an id; true if it is older than the newest."""
         self._seen.add(given)
-        self.size.note(given)
+        self.size.total += PIECE + len(given)
         before = self._place
         if before is not None and given == str(before + 1):
             # Nearly always.
@@ -306,8 +306,9 @@ class Assembler:
         self.task_id = update.task_id
         self.context_id = update.context_id or self.context_id
         beside = self._beside(update, notice.artifacts) if notice.artifacts else ()
-        status = update.status
-        if not self._believed(status, late):
+        status, known = update.status, self.status
+        # Nearly always it is news of a task that goes on.
+        if (late or known is None or known.state in TERMINAL) and not self._believed(status, late):
             return beside
         state, message = status.state, status.message
         # Before an end it may be on its way.

@@ -17,7 +17,7 @@ from trunkline.wire.error_reader import read_http_error
 from trunkline.wire.frame_template import FrameTemplate
 from trunkline.wire.peer_card import Interface
 from trunkline.wire.sse import SseParser
-from trunkline.wire.types import PushConfig, PushQuery
+from trunkline.wire.types import ArtifactUpdate, PushConfig, PushQuery
 
 # What one answer, and one event of a stream, may hold.
 LIMIT = 16 * 1024 * 1024
@@ -94,7 +94,7 @@ class HttpStream:
     """
 
     __slots__ = ("_call", "_chunks", "_closed", "_error", "_http_client", "_loop", "_of_task", "_parser",
-                 "_reply", "_request", "_template", "come")  # fmt: skip
+                 "_read", "_reply", "_request", "_template", "come")  # fmt: skip
 
     def __init__(
         self, http_client: HttpClient, request: HttpRequest, call: Call, read: Read, *, of_task: bool = False
@@ -105,7 +105,9 @@ class HttpStream:
         self._call = call
         self._of_task = of_task
         self._parser = SseParser(limit=LIMIT)
-        self._template = FrameTemplate(read)
+        self._read = read
+        # Of a stream of pieces, once that is seen: most answers are a few frames that are all different.
+        self._template: FrameTemplate | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reply: HttpResponse | None = None
         self._chunks: AsyncIterator[bytes] | None = None
@@ -168,15 +170,16 @@ class HttpStream:
         answer = await _whole(reply, request, call)
         if not answer.ok:
             raise answer.refusal(of_task=self._of_task)
-        frame = Frame(self._template.read(answer.body))
+        frame = Frame(self._read(answer.body))
         await self.aclose()
         self.come.append(frame)
 
     def _take(self, chunk: bytes) -> None:
-        come, read = self.come, self._template.read
+        come, template = self.come, self._template
+        read, take = (self._read, None) if template is None else (template.read, self._take_alike)
         try:
             try:
-                pieces = self._parser.pieces(chunk, self._take_alike)
+                pieces = self._parser.pieces(chunk, take)
             except TooLarge as error:
                 raise Unreadable(f"{error.message}, which is more than is read") from None
             for piece in pieces:
@@ -190,12 +193,16 @@ class HttpStream:
                         raise
         except (Refused, Unreadable) as error:
             # What came before an event that cannot be read has come.
-            if not self.come:
+            if not come:
                 raise
             self._error = error
+        if template is None and come:
+            newest = come[-1].notice.answer
+            if type(newest) is ArtifactUpdate and newest.append:
+                self._template = FrameTemplate(self._read)
 
     def _take_alike(self, events: bytes) -> str:
-        found = self._template.run(events, Frame)
+        found = [] if self._template is None else self._template.run(events, Frame)
         self.come.extend(found)
         return found[-1].id if found else ""
 

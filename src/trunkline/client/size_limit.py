@@ -10,7 +10,7 @@ from trunkline.wire.types import Artifact, Metadata
 # Far more than an agent's stored task may be when it is read.
 LIMIT = 128 << 20
 # What a thing costs beside its texts.
-_PIECE = 100
+PIECE = 100
 
 
 class SizeLimit:
@@ -31,13 +31,9 @@ class SizeLimit:
 
     def grow(self, artifact_id: str, text: str, note: str) -> None:
         """Count more text of a known artifact, and a note that is remembered with it."""
-        more = 2 * _PIECE + len(text)
+        more = 2 * PIECE + len(text)
         self._known[artifact_id] += more
-        self.total += more + _PIECE + len(note)
-
-    def note(self, text: str) -> None:
-        """Count a text that is remembered."""
-        self.total += _PIECE + len(text)
+        self.total += more + PIECE + len(note)
 
     def describe(self, metadata: Metadata) -> None:
         """Metadata has come that is kept beside what was there."""
@@ -45,10 +41,10 @@ class SizeLimit:
 
 
 def _artifact(artifact: Artifact) -> int:
-    weight = _PIECE + len(artifact.artifact_id) + len(artifact.name) + len(artifact.description)
+    weight = PIECE + len(artifact.artifact_id) + len(artifact.name) + len(artifact.description)
     for part in artifact.parts:
         text = part.text or part.raw or part.url or ""
-        weight += _PIECE + len(text) + len(part.filename) + len(part.media_type)
+        weight += PIECE + len(text) + len(part.filename) + len(part.media_type)
         if part.data is not UNSET:
             weight += _data(part.data)
         if part.metadata or part.extra:

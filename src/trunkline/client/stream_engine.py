@@ -25,7 +25,7 @@ from trunkline.client.size_limit import LIMIT
 from trunkline.client.transport import Frame
 from trunkline.errors import RouteNotFound, TaskNotFound, TimedOut, TrunklineError, Unreachable
 from trunkline.net.http import Headers
-from trunkline.wire.types import ArtifactUpdate, SendRequest, Task, TaskQuery
+from trunkline.wire.types import RESTING, ArtifactUpdate, SendRequest, Task, TaskQuery
 
 log = logging.getLogger("trunkline.client")
 # How long to wait for a stream to close after its task has ended: what comes late still counts.
@@ -200,8 +200,9 @@ class StreamEngine:
             resume.moved = True
             self._session.fine()
         self.ready.extend(told)
-        # A piece of an artifact never is the end.
-        if kind is not ArtifactUpdate:
+        # A piece of an artifact never is the end, nor is the word that a task goes on.
+        state = told[-1].state
+        if kind is not ArtifactUpdate and (state is None or state in RESTING):
             self.closing = self.closing or (assembler.ended if self._through or opening else assembler.rests)
 
     async def _drain(self, source: AsyncIterator[Frame]) -> None:

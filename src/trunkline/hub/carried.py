@@ -244,7 +244,7 @@ class CarriedAgents:
             return
         executor = EntryExecutor(
             name,
-            lambda tenant: self._peer(tenant, name),
+            partial(self._peer, name),
             self._clients,
             self._executors.following,
             ended=lambda tenant, well: self._catalogue.take_outcome(tenant, name, succeeded=well),
@@ -254,7 +254,7 @@ class CarriedAgents:
         hosted = HostedAgent(name, executor, silent_s, kept_s, settings.inbox_ttl_s, executor.opening)
         self._host(name, "peer", [hosted])
 
-    def _peer(self, tenant: str, name: str) -> Peer | None:
+    def _peer(self, name: str, tenant: str) -> Peer | None:
         """The agent that a tenant has under a name, while it takes work."""
         found = self._catalogue.find(tenant, name)
         return None if found is None or found.state in ("disabled", "invalid") else found.entry.peer

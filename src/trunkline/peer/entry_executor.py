@@ -146,8 +146,8 @@ class EntryExecutor:
 
     def _key(self, tenant: str, peer: Peer) -> str:
         """The name of an agent's client; where a foreign one may be called is a rule of who named it."""
-        key = self._described(peer).key
-        return f"{tenant} {key}" if peer.foreign else key
+        known = self._known if peer is self._known.peer else self._described(peer)
+        return f"{tenant} {known.key}" if peer.foreign else known.key
 
     def _described(self, peer: Peer) -> _Described:
         if peer is not self._known.peer:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any, cast
+from typing import cast
 
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
@@ -312,7 +311,8 @@ class RemoteRun:
             metadata = {**(metadata or {}), **question_metadata(asked)}
         content = Message("", role=Role.USER, parts=message.parts, metadata=metadata)
         if known.streaming:
-            return await self._heard(self._read(self._client.stream(content, **said), place))
+            reading = self._read(self._client.stream(content, **said), place)
+            return await self._following.hearings.read(reading, self._end_told) or await self._poll()
         # Its task is known at once where it can be looked at later: a crash meanwhile leaves no doubt.
         result = await self._client.send(content, wait=not known.reads_tasks, **said)
         await self._take(place, result.task_id if result.task is not None else "", result.context_id)
@@ -362,18 +362,15 @@ class RemoteRun:
                 if not (await self._capabilities(waits=True)).streaming:
                     return await self._poll()
                 stream = self._client.subscribe(self._remote.task, through_questions=False)
-                result = await self._heard(self._read(stream))
-                return result if not _is_overdue(result) else await self._poll()
+                result = await self._following.hearings.read(self._read(stream), self._end_told)
+                return await self._poll() if result is None or _is_overdue(result) else result
             except (Unreachable, Refused) as error:
                 if not is_away(error):
                     raise
                 await self._away(error)
 
-    async def _heard(self, reading: Coroutine[Any, Any, Result]) -> Result:
-        """What a stream brings to its end, unless a webhook tells of that first or it is silent too long."""
-        return await self._following.hearings.read(reading, self._end_told) or await self._poll()
-
     async def _end_told(self) -> None:
+        """Wait until a webhook has told of the end, or the agent was silent too long."""
         while self._told() is None:
             heard = self._work.state.notices
             self._check_silence()

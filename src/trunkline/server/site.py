@@ -146,8 +146,8 @@ class Site:
             return answer, StreamEncoding(dialect, *jsonrpc.envelope_parts(envelope.id), self._whole_limit)
         return None
 
-    async def _base(self, exchange: Exchange, seen: TraceSeen) -> Following | None:
-        return await (self._rpc if exchange.method == "POST" else self._rest)(exchange, seen)
+    def _base(self, exchange: Exchange, seen: TraceSeen) -> Awaitable[Following | None]:
+        return (self._rpc if exchange.method == "POST" else self._rest)(exchange, seen)
 
     async def _refuse_rpc(
         self, exchange: Exchange, seen: TraceSeen, envelope: Envelope, refused: errors.Refused

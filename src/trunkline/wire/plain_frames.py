@@ -106,7 +106,7 @@ class PlainFrames:
 
     def __init__(self, request_id: str) -> None:
         self._request_id = request_id
-        # The last that was found to be an id: all frames of a stream have the same.
+        # All frames of a stream have the same.
         self._task_id: str | None = None
         self._others = 0
 
@@ -114,7 +114,8 @@ class PlainFrames:
         """The task, message or update in a frame; raises as `rpc_notice` does."""
         if self._others < _MAX_OTHERS and len(data) < _MAX_FRAME:
             try:
-                notice = self._notice(_decode(data))
+                frame = _decode(data)
+                notice = self._notice(frame.result) if frame.id == self._request_id else None
             except DECODE_ERRORS:
                 notice = None
             if notice is not None:
@@ -123,17 +124,21 @@ class PlainFrames:
             self._others += 1
         return rpc_notice(data, self._request_id)
 
-    def _notice(self, frame: _PlainFrame) -> Notice | None:
-        if frame.id != self._request_id:
-            return None
-        answer = frame.result
-        status, artifact, task = answer.status_update, answer.artifact_update, answer.task
+    def _notice(self, answer: _PlainAnswer) -> Notice | None:
+        status, artifact, task, known = (
+            answer.status_update,
+            answer.artifact_update,
+            answer.task,
+            self._task_id,
+        )
         if status is not None:
-            if artifact is not None or task is not None or not self._is_id(status.task_id):
+            if artifact is not None or task is not None:
+                return None
+            if status.task_id != known and not self._is_id(status.task_id):
                 return None
             return Notice(StatusUpdate(status.task_id, status.context_id, _status(status.status)))
         if artifact is not None:
-            if task is not None or not self._is_id(artifact.task_id):
+            if task is not None or (artifact.task_id != known and not self._is_id(artifact.task_id)):
                 return None
             made = _artifact(artifact.artifact)
             update = ArtifactUpdate(
@@ -147,9 +152,7 @@ class PlainFrames:
         return Notice(Task(task.id, task.context_id, _status(task.status), artifacts, history), artifacts)
 
     def _is_id(self, given: str) -> bool:
-        """Whether it is the id of a task and nothing more."""
-        if given == self._task_id:
-            return True
+        """Whether it is the id of a task and nothing more; then it is kept, to compare the others with."""
         if not (0 < len(given) <= ID_LIMIT and given.isprintable()) or given.startswith("tasks/"):
             return False
         self._task_id = given

@@ -335,7 +335,7 @@ class MemoryWriter:
         batch = Batch()
         batch.group = group
         self._transactions.serve(batch)
-        # Later, because `done` submits the next group before it settles this one.
+        # Later, because whoever appends has not yet said who is to hear of it.
         self._loop.call_soon(self._done, group, batch.outcomes)
 
     def change(self, call: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
