@@ -201,7 +201,7 @@ def _is_answered(state: State, event: ev.AnyEvent) -> bool:
 
 def _overflows(state: State, events: tuple[ev.AnyEvent, ...]) -> bool:
     # An end may bring its result along.
-    said = len(events) - 2 if _ends(events[-1]) else len(events)
+    said = len(events) - 2 if ends(events[-1]) else len(events)
     return said > 0 and (state.seq + said > EVENTS_LIMIT or state.size >= BYTES_LIMIT)
 
 
@@ -213,12 +213,13 @@ def _opens(event: ev.AnyEvent) -> bool:
 def _to_the_end(events: tuple[ev.AnyEvent, ...]) -> tuple[ev.AnyEvent, ...]:
     # What is said after a verdict comes too late, also within one append.
     for count, event in enumerate(events[:-1], 1):
-        if _ends(event):
+        if ends(event):
             return events[:count]
     return events
 
 
-def _ends(event: ev.AnyEvent) -> bool:
+def ends(event: ev.AnyEvent) -> bool:
+    """Whether this is the last word on a task."""
     # By type: events have no subclasses, and that a struct is not of a class is found out slowly.
     return type(event) is ev.Replied or (type(event) is ev.Status and event.state in TERMINAL)
 

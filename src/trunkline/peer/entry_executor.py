@@ -18,7 +18,8 @@ from trunkline.peer.callbacks import Following
 from trunkline.peer.clients import PeerClients
 from trunkline.peer.failure import UNCALLABLE, UNLISTED
 from trunkline.peer.remote import Peer, PeerLogin, Target, spoken
-from trunkline.peer.remote_run import SENT, RemoteRun
+from trunkline.peer.remote_run import RemoteRun
+from trunkline.peer.steps import SENT
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.wire.types import Metadata, SendRequest, TaskState
 

@@ -28,6 +28,7 @@ from trunkline.errors import (
     TaskNotFound,
     TimedOut,
     TrunklineError,
+    TurnOver,
     Unanswered,
     Uncertain,
     Unreachable,
@@ -52,6 +53,7 @@ from trunkline.peer.remote import (
     read_target,
     spoken,
 )
+from trunkline.peer.steps import SENT, TAKEN, RemoteTask, Sent
 from trunkline.run.executor import Verdict, Work
 from trunkline.telemetry.traces import traceparent
 from trunkline.wire.question import QUESTION_CLOSED, question_metadata
@@ -66,7 +68,6 @@ from trunkline.wire.types import (
 )
 
 log = logging.getLogger("trunkline.peer")
-SENT, TAKEN = "peer.sent", "peer.taken"
 # Pauses between looks at a task whose agent has no streams, or is away; the setting bounds the former.
 FIRST_PAUSE_S, SLOWER, LONGEST_PAUSE_S = 1.0, 0.1, 300.0
 # How long one look may take, and how long an agent may ask what it should have closed.
@@ -78,21 +79,6 @@ CANCEL_S = 4.0
 AGAIN, NOT_AGAIN = "send again", "leave it"
 NOBODY_ANSWERED = "Nobody answered the agent's question in time."
 LOST = "The message to {} was sent and its answer lost: the agent may be doing the work, or not."
-
-
-class Sent(Struct, frozen=True):
-    """A message to a remote agent, recorded before it is sent."""
-
-    message: str
-    interface: str
-
-
-class RemoteTask(Struct, frozen=True):
-    """The task that a remote agent has made of it; with `lost` nobody knows whether it did."""
-
-    task: str = ""
-    context: str = ""
-    lost: bool = False
 
 
 class RemoteRun:
@@ -123,14 +109,18 @@ class RemoteRun:
         self._login: LoginWatch | None = None
 
     async def run(self) -> Verdict:
-        """Work until a verdict; a cancel is passed on."""
+        """Work until a verdict; a stop is passed on."""
+        try:
+            return await self._concluded()
+        except (asyncio.CancelledError, TurnOver):
+            if self._work.stopped:
+                await self._cancel()
+            raise
+
+    async def _concluded(self) -> Verdict:
         work = self._work
         try:
             return await self._converse()
-        except asyncio.CancelledError:
-            if work.stopped:
-                await self._cancel()
-            raise
         except (Refused, Unreachable, Unreadable) as error:
             await self._relay.flush()
             if is_silent(error):
@@ -147,14 +137,14 @@ class RemoteRun:
                 # Asked and answered before a crash: all that counts is whose task it is.
                 self._recall(place)
                 question = Status(TaskState.INPUT_REQUIRED)
-            elif work.state.state is TaskState.AUTH_REQUIRED and not work.state.cancel_requested:
+            elif work.state.state is TaskState.AUTH_REQUIRED and not work.stopped:
                 # Asked before this run and not answered since: it stands, and is looked at.
                 self._recall(place)
                 question = Status(TaskState.AUTH_REQUIRED)
-            elif work.state.cancel_requested:
+            elif work.stopped:
+                # By what came before this run; whose task it is is known from here on.
                 self._recall(place)
-                await self._cancel()
-                return Status(TaskState.CANCELED)
+                raise TurnOver(f"task {work.state.task_id} is being ended")
             else:
                 result = await self._exchange(place, message)
                 if result is not None and result.state not in INTERRUPTED:

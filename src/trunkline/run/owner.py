@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Sequence
 
 from trunkline.clock import now_ms
 from trunkline.errors import Misuse, TaskFull, TurnOver
-from trunkline.log.events import AnyEvent, Recorded, Replied, Status, Stepped
+from trunkline.log.decide import ends
+from trunkline.log.events import AnyEvent, Recorded, Status, Stepped
 from trunkline.log.fold import LIMITS
 from trunkline.run import contexts
 from trunkline.run.buffer import UNFLUSHED_LIMIT, EventBuffer
@@ -23,7 +24,7 @@ from trunkline.run.parking import Waits
 from trunkline.run.questions import Questions, bounded
 from trunkline.run.replay import Replay, conclude, prepare
 from trunkline.telemetry import traces
-from trunkline.wire.types import SUBMITTED, TERMINAL, WORKING, Message, TaskState
+from trunkline.wire.types import SUBMITTED, WORKING, Message, TaskState
 
 log = logging.getLogger("trunkline.run")
 
@@ -32,7 +33,7 @@ class Owner:
     """Runs one task's executor and records what it says; begins as soon as it is made."""
 
     __slots__ = (
-        "_abandoned", "_again", "_begun", "_buffer", "_continues", "_force", "_left", "_node",
+        "_abandoned", "_again", "_buffer", "_continues", "_force", "_held", "_left", "_node",
         "_questions", "_replay", "_spoken", "_started_at", "_stop", "_task", "_waiting",
         "agent", "earlier", "feed", "heard_at", "ids", "loop", "open_steps", "state", "tenant",
     )  # fmt: skip
@@ -69,10 +70,14 @@ class Owner:
         self._buffer = EventBuffer(node, feed, self._settled, self._refused, opening=opening)
         self._stop: Status | None = None
         self._force: asyncio.TimerHandle | None = None
-        self._begun = self._spoken = self._abandoned = False
+        # Whether a stop is kept back: cancelled before its first step, a task would end without a word.
+        self._held = True
+        self._spoken = self._abandoned = False
         feed.runner = self
         self._task = self.loop.create_task(self._run())
         self._task.add_done_callback(self._done)
+        # A cancel may be older than this run.
+        self.moved()
 
     @property
     def elapsed_ms(self) -> int:
@@ -173,8 +178,7 @@ class Owner:
             Misuse: the log holds another one at this place.
         """
         self.check()
-        replayed = self._replay
-        found = self.feed.opening_step(place) if replayed is None else replayed.step(place, name)
+        found = self.feed.opening_step(place) if self._replay is None else self._replay.step(place, name)
         if found is None:
             self.open_steps += 1
         return found
@@ -277,8 +281,7 @@ class Owner:
         if self._spoken or self._abandoned or self._stop is not None:
             return False
         self._stop = verdict
-        # Cancelled before its first step, a task would end without a word; `_verdict` looks instead.
-        if self._begun:
+        if not self._held:
             self._task.cancel()
         return True
 
@@ -287,9 +290,10 @@ class Owner:
         if self._stop is not None and not self._spoken and not self._abandoned:
             log.warning("task.overruled task=%s", self.state.task_id)
             self._buffer.put_only(self._stop)
+            if self._held:
+                self._task.cancel()
 
     async def _run(self) -> None:
-        self._begun = True
         verdict = await self._verdict()
         # From here on there is no executor to stop; its last word is on its way.
         self._spoken = True
@@ -308,8 +312,7 @@ class Owner:
             self._spoken = True
             self._buffer.opening = False
             reason = error or asyncio.CancelledError("the executor was cancelled")
-            verdict = self._node.raised(self.state, reason)
-            self._buffer.put_now(self._stop or verdict)
+            self._buffer.put_now(self._stop or self._node.raised(self.state, reason))
         if self._abandoned or not self._buffer.busy:
             self._leave()
         if isinstance(error, TurnOver):
@@ -334,18 +337,20 @@ class Owner:
         self._left(self)
 
     async def _verdict(self) -> Verdict:
-        if self._stop is not None:
-            return self._stop
-        state = self.state
+        state, executor, is_new = self.state, self.agent.executor, self._again is Again.NO
         try:
-            if self._continues or self._again is not Again.NO:
+            if self._continues or not is_new:
                 await self._prepare()
+            self._held = False
+            # Whoever does the work elsewhere has to hear of a stop, also if that came before this.
+            if self._stop is not None and (is_new or not executor.works_elsewhere):
+                return self._stop
             self.loop.call_soon(self._first_pause)
             if traces.tracing():
                 with traces.running(state.trace, state.skill, state.task_id, state.context_id):
-                    verdict = await self.agent.executor.run(self)
+                    verdict = await executor.run(self)
             else:
-                verdict = await self.agent.executor.run(self)
+                verdict = await executor.run(self)
             if self._replay is not None:
                 for event in conclude(self._replay, verdict):
                     self._buffer.put(event)
@@ -353,11 +358,7 @@ class Owner:
             if (broken := self._broken(error)) is None:
                 raise  # Not there: its frame holds the error, which leads to the frame.
             return broken
-        match verdict:
-            case Status() | Replied() if isinstance(verdict, Replied) or verdict.state in TERMINAL:
-                return verdict
-            case _:
-                return self._node.failed(self.state, "The executor ended without a verdict.")
+        return verdict if ends(verdict) else self._node.failed(state, "The executor ended without a verdict.")
 
     async def _prepare(self) -> None:
         """Read what the executor needs of the log before it begins."""

@@ -1,0 +1,254 @@
+"""Whenever a stop comes, the remote agent that does the work is told of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from tests.client.agents import WORKING as AT_WORK
+from tests.client.agents import Frames, Stand, card, stored, task
+from tests.peer.rig import CALLER, PARKING, Caller, calling, remote_id
+from tests.run.desk import Flaky, Shared, reason, run, said, until
+from tests.run.pair import die
+from trunkline import Turn
+from trunkline.log import events as ev
+from trunkline.peer.remote import CALL_KEY, Target
+from trunkline.run import owner
+from trunkline.run.feed import Feed
+from trunkline.run.node import Limits
+from trunkline.store.group_commit import Ack
+from trunkline.wire.types import SendRequest, TaskState
+
+FAILED, CANCELED, ASKS = TaskState.FAILED, TaskState.CANCELED, TaskState.INPUT_REQUIRED
+ASKING = "TASK_STATE_INPUT_REQUIRED"
+HASTY = Limits(cancel_s=0.1, drain_s=0.2, park_after_s=60)
+POLLED = card(capabilities={"streaming": False})
+
+
+class Remote(Stand):
+    """An agent whose one task is at work, or asks, until it is canceled."""
+
+    def __init__(self, state: str = AT_WORK, own_card: Any = POLLED) -> None:
+        super().__init__(self._say, own_card)
+        self.state = state
+        self.gate: asyncio.Event | None = None
+
+    async def _say(self, asked: Any) -> Any:
+        if asked.method == "CancelTask":
+            assert asked.params["id"] == "t1"
+            self.state = "TASK_STATE_CANCELED"
+            return stored(self.state)
+        if asked.method in ("SendMessage", "SendStreamingMessage") and self.gate is not None:
+            await self.gate.wait()
+        if asked.method == "SendMessage":
+            return task(self.state, said="which?")
+        if asked.method == "GetTask":
+            return stored(self.state, said="which?")
+        return Frames([task(self.state, said="which?")], stall=self.state == AT_WORK)
+
+    @property
+    def canceled(self) -> bool:
+        return self.state == "TASK_STATE_CANCELED"
+
+    async def was_canceled(self) -> None:
+        """Wait until it was, for as long as `run` lets."""
+        await until(lambda: self.canceled)
+
+
+async def forward(turn: Turn) -> object:
+    return (await turn.call("peer", turn.text)).text
+
+
+async def handed_on(runner: Caller) -> Feed:
+    """A new task that the remote agent is to do."""
+    message = replace(said("hello"), metadata={CALL_KEY: to_builtins(Target("peer"))})
+    feed, opened = runner.submit("t", "me", SendRequest(message), agent=remote_id(CALLER))
+    await opened
+    return feed
+
+
+async def begun(runner: Caller) -> Feed:
+    """A task that the remote agent has, and that is known here."""
+    feed = await handed_on(runner)
+    await taken(runner, feed)
+    return feed
+
+
+async def taken(runner: Caller, feed: Feed) -> None:
+    while not any(isinstance(one, ev.Stepped) and one.place == 1 for one in await runner.log(feed)):
+        await runner.tasks.move(feed, 1)
+
+
+class Left:
+    """A task of a remote agent whose process has died, and the store that it is in."""
+
+    def __init__(self, store: Flaky, feed: Feed) -> None:
+        self.store = store
+        self._task_id = feed.state.task_id
+
+    async def seen(self, runner: Caller) -> Feed:
+        """The task as another process sees it."""
+        found = await runner.tasks.load("t", self._task_id)
+        assert found is not None
+        return found
+
+
+@asynccontextmanager
+async def left(remote: Remote, store: Flaky, state: TaskState = TaskState.WORKING) -> AsyncGenerator[Left]:
+    await store.open()
+    async with calling(forward, remote, store=store) as first:
+        feed = await begun(first)
+        await first.reach(feed, state)
+        await die(first)
+        yield Left(store, feed)
+    await store.close()
+
+
+def store_of(*, shared: bool) -> Flaky:
+    return Shared() if shared else Flaky()
+
+
+Stop = Callable[[Caller, Feed], Coroutine[Any, Any, None]]
+LATE = "The deadline that came with the message has passed."
+either_store = pytest.mark.parametrize("shared", [False, True], ids=["alone", "replicas"])
+
+
+async def cancel(runner: Caller, feed: Feed) -> None:
+    await runner.cancel(feed, "me")
+
+
+async def stop(runner: Caller, feed: Feed) -> None:
+    del runner
+    assert feed.runner is not None
+    feed.runner.stop_with(LATE)
+
+
+either_stop = pytest.mark.parametrize("how", [cancel, stop])
+
+
+async def ended_by(how: Stop, runner: Caller, feed: Feed) -> None:
+    """The task has ended as it is to be by such a stop."""
+    assert await runner.ended(feed) is (CANCELED if how is cancel else FAILED)
+    assert how is cancel or reason(feed) == LATE
+
+
+@either_store
+@either_stop
+def test_a_stop_while_a_takeover_reads_the_log(
+    how: Stop, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads, gate, prepare = asyncio.Event(), asyncio.Event(), owner.prepare
+
+    async def held(*args: Any, **more: Any) -> Any:
+        found = await prepare(*args, **more)
+        reads.set()
+        await gate.wait()
+        return found
+
+    async def main() -> None:
+        remote = Remote()
+        async with left(remote, store_of(shared=shared)) as old:
+            monkeypatch.setattr(owner, "prepare", held)
+            async with calling(forward, remote, store=old.store) as second:
+                await reads.wait()
+                feed = await old.seen(second)
+                stopping = asyncio.create_task(how(second, feed))
+                await until(lambda: feed.runner is not None and feed.runner.stopped)
+                gate.set()
+                await stopping
+                await ended_by(how, second, feed)
+                await remote.was_canceled()
+
+    run(main())
+
+
+@pytest.mark.parametrize("verdict", [ev.Status(CANCELED), ev.Status(FAILED)], ids=["cancel", "deadline"])
+def test_a_stop_before_the_first_step_of_a_takeover(verdict: ev.Status) -> None:
+    async def main() -> None:
+        remote = Remote()
+        async with left(remote, Flaky()) as old, calling(forward, remote, store=old.store) as second:
+            # Before anything is awaited, so nothing is taken over yet.
+            takeover = cast("Any", second)._takeover
+            begin = takeover._begin
+
+            def begin_and_stop(feed: Feed, *more: Any) -> None:
+                begin(feed, *more)
+                assert feed.runner is not None
+                feed.runner.stop(verdict)
+
+            takeover._begin = begin_and_stop
+            feed = await old.seen(second)
+            assert await second.ended(feed) is verdict.state
+            await remote.was_canceled()
+
+    run(main())
+
+
+class Crossing(Shared):
+    """A store that has something done at the moment in which a task is parked."""
+
+    meanwhile: Callable[[], None] = staticmethod(lambda: None)
+
+    def append(self, *args: Any, **kwargs: Any) -> Ack:
+        if any(isinstance(one, ev.Parked) for one in args[3]):
+            self.meanwhile()
+        return super().append(*args, **kwargs)
+
+
+@pytest.mark.parametrize("state", [AT_WORK, ASKING])
+def test_a_cancel_that_crosses_a_parking(state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trunkline.peer.remote_run.FIRST_PAUSE_S", 3600.0)
+
+    async def main() -> None:
+        store, remote = Crossing(), Remote(state)
+        await store.open()
+        canceling: list[asyncio.Task[None]] = []
+        async with calling(forward, remote, store=store, limits=PARKING) as runner:
+            feed = await handed_on(runner)
+            store.meanwhile = lambda: canceling.append(asyncio.create_task(runner.cancel(feed, "me")))
+            assert await runner.ended(feed) is CANCELED
+            await remote.was_canceled()
+            await asyncio.gather(*canceling)
+        await store.close()
+
+    run(main())
+
+
+@either_store
+def test_a_parent_that_is_canceled_while_it_and_its_call_are_taken_over(
+    shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, prepare = asyncio.Event(), owner.prepare
+
+    async def held(*args: Any, **more: Any) -> Any:
+        found = await prepare(*args, **more)
+        await gate.wait()
+        return found
+
+    async def main() -> None:
+        remote, store = Remote(), store_of(shared=shared)
+        await store.open()
+        async with calling(forward, remote, store=store) as first:
+            parent = await first.open("hello")
+            child = await first.child(parent)
+            await taken(first, child)
+            await die(first)
+            monkeypatch.setattr(owner, "prepare", held)
+            async with calling(forward, remote, store=store) as second:
+                near, far = await Left(store, parent).seen(second), await Left(store, child).seen(second)
+                await until(lambda: near.runner is not None and far.runner is not None)
+                canceling = asyncio.create_task(second.cancel(near, "me"))
+                await until(lambda: near.runner is None or near.runner.stopped)
+                gate.set()
+                await canceling
+                assert (await second.ended(near), await second.ended(far)) == (CANCELED, CANCELED)
+                await remote.was_canceled()
+        await store.close()
+
+    run(main())
