@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.log.samples import ENDS, ends, logs, middle, opening, recorded, said
 from trunkline.errors import InvalidParams, TaskFull, TaskNotCancelable, TurnOver, UnsupportedOperation
@@ -134,8 +135,12 @@ def test_of_ends_that_an_agent_tells_only_that_of_another_task_is_news() -> None
 def test_a_cancel_that_has_to_be_told_elsewhere_ends_nothing_by_itself() -> None:
     requested = ev.CancelRequested("me")
     assert decide(task(ASKED), Cancel("me", told=True)) == (requested,)
-    assert decide(task(ASKED), Cancel("me", "n2", told=True)) == (ev.Claimed("n2"), requested)
-    assert decide(task(WORKING), Cancel("me", "n2", told=True)) == (requested,)
+    for asks in (ASKED, WORKING):
+        taken = Cancel("me", "n2", told=True, before="n1")
+        assert decide(task(asks), taken) == (ev.Claimed("n2"), requested)
+        # Somebody was faster, who hears of it; or it is claimed already.
+        assert decide(task(asks), replace(taken, before="n0")) == (requested,)
+        assert decide(task(asks), replace(taken, claim="n1")) == (requested,)
 
 
 def test_a_message_to_a_working_task_is_only_recorded() -> None:

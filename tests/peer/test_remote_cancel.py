@@ -23,6 +23,7 @@ from trunkline.run import owner
 from trunkline.run.feed import Feed
 from trunkline.run.node import Limits
 from trunkline.store.group_commit import Ack
+from trunkline.store.records import Orphan
 from trunkline.wire.types import SendRequest, TaskState
 
 FAILED, CANCELED, ASKS = TaskState.FAILED, TaskState.CANCELED, TaskState.INPUT_REQUIRED
@@ -37,11 +38,15 @@ class Remote(Stand):
     def __init__(self, state: str = AT_WORK, own_card: Any = POLLED) -> None:
         super().__init__(self._say, own_card)
         self.state = state
+        # What keeps it from answering to messages, and to a cancel.
         self.gate: asyncio.Event | None = None
+        self.cancel_gate: asyncio.Event | None = None
 
     async def _say(self, asked: Any) -> Any:
         if asked.method == "CancelTask":
             assert asked.params["id"] == "t1"
+            if self.cancel_gate is not None:
+                await self.cancel_gate.wait()
             self.state = "TASK_STATE_CANCELED"
             return stored(self.state)
         if asked.method in ("SendMessage", "SendStreamingMessage") and self.gate is not None:
@@ -186,6 +191,135 @@ def test_a_stop_before_the_first_step_of_a_takeover(verdict: ev.Status) -> None:
             feed = await old.seen(second)
             assert await second.ended(feed) is verdict.state
             await remote.was_canceled()
+
+    run(main())
+
+
+async def nothing() -> None:
+    """Look for nothing that is to be taken over."""
+
+
+@either_store
+@pytest.mark.parametrize("state", [AT_WORK, ASKING])
+def test_a_cancel_before_anything_is_taken_over(state: str, shared: bool) -> None:
+    async def main() -> None:
+        remote = Remote(state)
+        known = ASKS if state == ASKING else TaskState.WORKING
+        async with left(remote, store_of(shared=shared), known) as old:
+            async with calling(forward, remote, store=old.store, limits=HASTY) as second:
+                # As if thousands came before it.
+                cast("Any", second)._takeover.round = nothing
+                feed = await old.seen(second)
+                await second.cancel(feed, "me")
+                assert feed.state.state is CANCELED
+                await remote.was_canceled()
+
+    run(main())
+
+
+class Unburied(Shared):
+    """A store that has not found out that a node is dead."""
+
+    async def alive(self, node: str) -> bool:
+        del node
+        return True
+
+    async def orphans(self, *args: Any) -> list[Orphan]:
+        return [one for one in await super().orphans(*args) if not one.node]
+
+
+@pytest.mark.parametrize("state", [AT_WORK, ASKING])
+def test_a_cancel_of_what_a_dead_replica_has_that_nobody_has_missed(state: str) -> None:
+    async def main() -> None:
+        remote = Remote(state)
+        known = ASKS if state == ASKING else TaskState.WORKING
+        async with left(remote, Unburied(), known) as old:
+            async with calling(forward, remote, store=old.store, limits=HASTY) as second:
+                feed = await old.seen(second)
+                await second.cancel(feed, "me")
+                assert feed.state.state is CANCELED
+                await remote.was_canceled()
+
+    run(main())
+
+
+class Leaving(Shared):
+    """A store of which a node takes leave right after somebody has seen that it lives."""
+
+    leave_now: Callable[[], Coroutine[Any, Any, None]] | None = None
+
+    async def alive(self, node: str) -> bool:
+        found = await super().alive(node)
+        if self.leave_now is not None:
+            leaving, self.leave_now = self.leave_now, None
+            await leaving()
+        return found
+
+
+@pytest.mark.parametrize("state", [AT_WORK, ASKING])
+def test_a_cancel_of_what_another_replica_is_letting_go_of(state: str) -> None:
+    async def main() -> None:
+        store, remote = Leaving(), Remote(state)
+        await store.open()
+        async with calling(forward, remote, store=store, limits=HASTY) as there:
+            async with calling(forward, remote, store=store, limits=HASTY) as here:
+                old = await begun(here)
+                await here.reach(old, ASKS if state == ASKING else TaskState.WORKING)
+                feed = await Left(store, old).seen(there)
+                store.leave_now = here.stop
+                await there.cancel(feed, "me")
+                assert feed.state.state is CANCELED
+                await remote.was_canceled()
+        await store.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("state", [AT_WORK, ASKING])
+def test_a_cancel_at_a_process_that_goes_down(state: str) -> None:
+    gate = asyncio.Event()
+
+    async def busy(turn: Turn) -> str:
+        await gate.wait()
+        return "done"
+
+    async def main() -> None:
+        store, remote = Flaky(), Remote(state)
+        await store.open()
+        async with calling(busy, remote, store=store, limits=Limits(drain_s=30)) as runner:
+            feed = await begun(runner)
+            await runner.reach(feed, ASKS if state == ASKING else TaskState.WORKING)
+            # What keeps the process: what others do is let go of at once.
+            own = await runner.open()
+            stopping = asyncio.create_task(runner.stop())
+            await until(lambda: feed.runner is None)
+            await runner.cancel(feed, "me")
+            assert feed.state.state is CANCELED and not own.state.over
+            await remote.was_canceled()
+            gate.set()
+            await stopping
+        await store.close()
+
+    run(main())
+
+
+def test_a_process_that_goes_down_waits_for_a_cancel_that_it_passes_on() -> None:
+    async def main() -> None:
+        store, remote = Flaky(), Remote()
+        remote.cancel_gate = asyncio.Event()
+        await store.open()
+        async with calling(forward, remote, store=store, limits=Limits(drain_s=30)) as runner:
+            feed = await begun(runner)
+            canceling = asyncio.create_task(runner.cancel(feed, "me"))
+            await until(lambda: "CancelTask" in remote.methods)
+            stopping = asyncio.create_task(runner.stop())
+            await until(lambda: runner.draining)
+            assert not cast("Any", runner)._settled()
+            remote.cancel_gate.set()
+            await canceling
+            assert remote.canceled
+            await stopping
+        await store.close()
 
     run(main())
 

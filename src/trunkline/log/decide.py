@@ -45,13 +45,14 @@ class Say(Struct, frozen=True):
 class Cancel(Struct, frozen=True):
     """Somebody wants the task to stop; `told` if also an executor that waits must hear of it.
 
-    `claim` is the node that tells it, if that changes.
+    `claim` is the node that tells it, if nobody has claimed the task since the node `before`.
     """
 
     by: str
     claim: str = ""
     told: bool = False
     reason: str = ""
+    before: str = ""
 
 
 class ForceCancel(Struct, frozen=True):
@@ -172,7 +173,7 @@ def _cancel(state: State, command: Cancel) -> tuple[ev.AnyEvent, ...]:
         raise errors.TaskNotCancelable(f"task {state.task_id} has already ended ({plain_state(state.state)})")
     requested = () if state.cancel_requested else (ev.CancelRequested(command.by, command.reason),)
     if command.told:
-        claims = command.claim and command.claim != state.node and state.interrupted
+        claims = command.claim not in ("", state.node) and state.node == command.before
         return (ev.Claimed(command.claim), *requested) if claims else requested
     return (*requested, ev.Status(TaskState.CANCELED)) if state.interrupted else requested
 

@@ -120,6 +120,11 @@ class Node:
         """The names under which tasks of one agent are recorded: two for the one at the origin."""
         return (agent, "") if agent == self.agents[0].id and agent else (agent,)
 
+    async def lives_elsewhere(self, node: str) -> bool:
+        """Whether this is another node that lives, as far as the store knows."""
+        store = self.tasks.store
+        return store.shared and node not in (self.id, "") and await store.nodes.alive(node)
+
     def failed(self, task: State, text: str) -> Status:
         """The end of a task that failed for this reason, in the words of its agent."""
         message = Message(

@@ -99,7 +99,8 @@ class Owner:
         """Whether nothing is lost if the process ends now."""
         # Parked as well it could be: what waits as a whole, and what others do, which is followed by its log.
         parks = self.agent.executor.works_elsewhere or (self._waiting is not None and self._waiting.parkable)
-        unsaid = self.open_steps or self._buffer.busy or self._buffer.unflushed
+        # Not while it is being stopped: what others do is to be stopped there too.
+        unsaid = self.open_steps or self._buffer.busy or self._buffer.unflushed or self.stopped
         return (parks and not unsaid) or self.asking or self._abandoned or self.state.over
 
     @property
@@ -346,10 +347,7 @@ class Owner:
             if self._stop is not None and (is_new or not executor.works_elsewhere):
                 return self._stop
             self.loop.call_soon(self._first_pause)
-            if traces.tracing():
-                with traces.running(state.trace, state.skill, state.task_id, state.context_id):
-                    verdict = await executor.run(self)
-            else:
+            with traces.running(state.trace, state.skill, state.task_id, state.context_id):
                 verdict = await executor.run(self)
             if self._replay is not None:
                 for event in conclude(self._replay, verdict):

@@ -14,15 +14,15 @@ from trunkline.errors import (
     Conflict,
     Duplicate,
     StoreError,
-    TaskNotCancelable,
     Unavailable,
 )
-from trunkline.log.decide import Cancel, ForceCancel, Release, Say
+from trunkline.log.decide import Release, Say
 from trunkline.log.delegation import Notify
 from trunkline.log.events import AnyEvent, PushTarget, Routed, Status, Submitted
 from trunkline.log.fold import NEVER
 from trunkline.run import hops
 from trunkline.run.buffer import RETRY_S
+from trunkline.run.canceling import Canceling
 from trunkline.run.children import Children, OpenedTasks
 from trunkline.run.executor import Again, OnCrash
 from trunkline.run.feed import Feed
@@ -35,7 +35,6 @@ from trunkline.store.base import Store
 from trunkline.store.group_commit import Ack
 from trunkline.store.records import Dedup
 from trunkline.wire.question import answered_question
-from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import Message, Part, Role, SendRequest, TaskState
 
 log = logging.getLogger("trunkline.run")
@@ -70,7 +69,8 @@ class Runner:
         self._owners: set[Owner] = set()
         # Agents that are carried no longer and still have tasks in work here.
         self._leaving: list[HostedAgent] = []
-        self._children = Children(self._node, self._owners, self._cancel, self._takeover.call)
+        self._canceling = Canceling(self._node, self._begin, self._takeover.call)
+        self._children = Children(self._node, self._owners, self._canceling.cancel, self._takeover.call)
         self._node.children = partial(OpenedTasks, self)
         # Messages on their way to an executor; the end waits for them.
         self._arriving = 0
@@ -386,7 +386,7 @@ class Runner:
         if dedup is not None and (state.over or answered_question(said)) and said in state.history:
             # A retry of what the task has taken; that it went on or ended since is no reason to refuse it.
             return
-        elsewhere = feed.runner is None and state.interrupted and await self._lives_elsewhere(state.node)
+        elsewhere = feed.runner is None and state.interrupted and await self._node.lives_elsewhere(state.node)
         # Not if it asks only now: then whoever asked lives, or is found to be dead.
         agent = self._node.find(feed.tenant, state.agent)
         claims = feed.runner is None and state.interrupted and not elsewhere and agent is not None
@@ -418,37 +418,13 @@ class Runner:
         if not feed.state.node:
             self._takeover.call()
 
-    async def _lives_elsewhere(self, node: str) -> bool:
-        return self._store.shared and node not in (self.node, "") and await self._store.nodes.alive(node)
-
     async def cancel(self, feed: Feed, principal: str, reason: str = "") -> None:
         """Stop a task: cooperatively at first, in any case within the limit; the log keeps the reason.
 
         Raises:
             TaskNotCancelable: it has ended, or ended otherwise before it could be stopped.
         """
-        await self._node.complete(self._cancel(feed, principal, reason))
-
-    async def _cancel(self, feed: Feed, principal: str, reason: str = "") -> None:
-        state = feed.state
-        agent = self._node.find(feed.tenant, state.agent)
-        elsewhere = agent is not None and agent.executor.works_elsewhere
-        runs = feed.runner is not None or await self._lives_elsewhere(state.node)
-        # Where the work is done elsewhere an executor has to say so there, also if it was not needed so far.
-        claim = self.node if elsewhere and state.interrupted and not runs else ""
-        await self.tasks.change(feed, Cancel(principal, claim, told=elsewhere, reason=reason))
-        if claim and state.node == claim and feed.runner is None and not state.over and agent is not None:
-            self._begin(feed, agent, Again.RESUME)
-        elif elsewhere:
-            self._takeover.call()
-        runs = elsewhere or feed.runner is not None or await self._lives_elsewhere(state.node)
-        await self.tasks.end(feed, self._node.limits.cancel_s + 1 if runs else 0.0)
-        if not state.over:
-            await self.tasks.change(feed, ForceCancel())
-        if state.state is not TaskState.CANCELED:
-            raise TaskNotCancelable(
-                f"task {state.task_id} was faster than the cancel: {plain_state(state.state)}"
-            )
+        await self._node.complete(self._canceling.cancel(feed, principal, reason))
 
     async def _watch(self) -> None:
         while True:
