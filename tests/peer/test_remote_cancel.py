@@ -12,7 +12,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from tests.client.agents import WORKING as AT_WORK
-from tests.client.agents import Frames, Stand, card, stored, task
+from tests.client.agents import Frames, Stand, card, deduplicating, stored, task
 from tests.peer.rig import CALLER, PARKING, Caller, calling, remote_id
 from tests.run.desk import Flaky, Shared, reason, run, said, until
 from tests.run.pair import die
@@ -41,6 +41,8 @@ class Remote(Stand):
         # What keeps it from answering to messages, and to a cancel.
         self.gate: asyncio.Event | None = None
         self.cancel_gate: asyncio.Event | None = None
+        # How many messages it has not answered.
+        self.kept = 0
 
     async def _say(self, asked: Any) -> Any:
         if asked.method == "CancelTask":
@@ -50,7 +52,11 @@ class Remote(Stand):
             self.state = "TASK_STATE_CANCELED"
             return stored(self.state)
         if asked.method in ("SendMessage", "SendStreamingMessage") and self.gate is not None:
-            await self.gate.wait()
+            self.kept += 1
+            try:
+                await self.gate.wait()
+            finally:
+                self.kept -= 1
         if asked.method == "SendMessage":
             return task(self.state, said="which?")
         if asked.method == "GetTask":
@@ -349,6 +355,76 @@ def test_a_cancel_that_crosses_a_parking(state: str, monkeypatch: pytest.MonkeyP
             assert await runner.ended(feed) is CANCELED
             await remote.was_canceled()
             await asyncio.gather(*canceling)
+        await store.close()
+
+    run(main())
+
+
+CARDS = {
+    "polled": POLLED,
+    "streamed": card(),
+    "deduplicating": deduplicating(),
+}
+
+
+@pytest.mark.parametrize("own_card", CARDS.values(), ids=CARDS)
+@either_stop
+def test_a_stop_between_a_message_and_its_first_answer(how: Stop, own_card: Any) -> None:
+    async def main() -> None:
+        remote = Remote(own_card=own_card)
+        remote.gate = asyncio.Event()
+        async with calling(forward, remote) as runner:
+            feed = await handed_on(runner)
+            await until(lambda: bool(remote.asked))
+            stopping = asyncio.create_task(how(runner, feed))
+            await until(lambda: feed.runner is not None and feed.runner.stopped)
+            remote.gate.set()
+            await stopping
+            await ended_by(how, runner, feed)
+            await remote.was_canceled()
+            assert len(remote.asked) == 2
+
+    run(main())
+
+
+def test_a_message_that_is_not_answered_keeps_no_task_from_its_end() -> None:
+    async def main() -> None:
+        remote = Remote()
+        remote.gate = asyncio.Event()
+        async with calling(forward, remote, limits=HASTY) as runner:
+            feed = await handed_on(runner)
+            await until(lambda: bool(remote.asked))
+            await runner.cancel(feed, "me")
+            assert feed.state.state is CANCELED
+            await runner.left_all()
+            assert remote.methods == ["SendMessage"]
+            remote.gate.set()
+            await until(lambda: not remote.kept)
+
+    run(main())
+
+
+@pytest.mark.parametrize("knows", [True, False], ids=["deduplicating", "not"])
+def test_a_cancel_after_a_crash_between_a_message_and_its_first_answer(knows: bool) -> None:
+    """What the message became only an agent can tell that knows it again."""
+
+    async def main() -> None:
+        remote, store = Remote(own_card=deduplicating() if knows else POLLED), Flaky()
+        remote.gate = asyncio.Event()
+        await store.open()
+        async with calling(forward, remote, store=store) as first:
+            old = await handed_on(first)
+            await until(lambda: bool(remote.asked))
+            await die(first)
+            remote.gate.set()
+            async with calling(forward, remote, store=store) as second:
+                feed = await Left(store, old).seen(second)
+                await second.cancel(feed, "me")
+                assert feed.state.state is CANCELED
+                if knows:
+                    await remote.was_canceled()
+                sent = [one.message_id for one in remote.asked if "Message" in one.method]
+                assert len(sent) == (2 if knows else 1) and len(set(sent)) == 1
         await store.close()
 
     run(main())

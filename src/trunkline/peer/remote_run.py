@@ -43,17 +43,14 @@ from trunkline.peer.failure import UNANSWERED, UNCERTAIN, explain
 from trunkline.peer.hearing import LoginWatch
 from trunkline.peer.relay import ASKED_KEY, Relay, deadline_of, is_bounded_there
 from trunkline.peer.remote import (
-    CALLS,
     Peer,
     Target,
-    context_of,
     correlation_of,
     is_address,
     passed_on,
-    read_target,
     spoken,
 )
-from trunkline.peer.steps import SENT, TAKEN, RemoteTask, Sent
+from trunkline.peer.steps import SENT, TAKEN, RemoteTask, Sent, context_known
 from trunkline.run.executor import Verdict, Work
 from trunkline.telemetry.traces import traceparent
 from trunkline.wire.question import QUESTION_CLOSED, question_metadata
@@ -106,6 +103,8 @@ class RemoteRun:
         self._remote = RemoteTask(context=target.context)
         # Whether the message that was sent last has become a task, or part of one.
         self._is_taken = False
+        # A message of which only the agent knows whether it has arrived, in a task that is being ended.
+        self._doubt: tuple[int, Sent, Message] | None = None
         self._login: LoginWatch | None = None
 
     async def run(self) -> Verdict:
@@ -142,8 +141,10 @@ class RemoteRun:
                 self._recall(place)
                 question = Status(TaskState.AUTH_REQUIRED)
             elif work.stopped:
-                # By what came before this run; whose task it is is known from here on.
-                self._recall(place)
+                # By what came before this run.
+                step = work.recorded_step(2 * place, SENT)
+                if not self._recall(place) and step is not None and message is not None:
+                    self._doubt = place, convert(step.result, Sent), message
                 raise TurnOver(f"task {work.state.task_id} is being ended")
             else:
                 result = await self._exchange(place, message)
@@ -207,7 +208,7 @@ class RemoteRun:
             return await self._follow()
         self._is_taken = False
         if not self._remote.context:
-            self._remote = replace(self._remote, context=await self._context())
+            self._remote = replace(self._remote, context=await context_known(self._work, self._target))
         waits = step is not None or bool(self._remote.task)
         capabilities = self._client.known_capabilities or await self._capabilities(waits=waits)
         sent = Sent(work.ids.new(), capabilities.interface) if step is None else convert(step.result, Sent)
@@ -222,19 +223,6 @@ class RemoteRun:
             self._remote = replace(self._remote, lost=True)
             await self._record(2 * place + 1, TAKEN, self._remote)
             return None
-
-    async def _context(self) -> str:
-        """The context that the agent knows: the one that it told in our context before, else our own."""
-        work, state = self._work, self._work.state
-        if state.context_id == state.task_id:
-            return state.context_id
-        # Only our own tasks say whom they are for; what a caller writes there means nothing.
-        target = self._target.target if state.agent.endswith(CALLS) else None
-        taken, is_own = await work.step_before(
-            TAKEN, lambda first: target is None or read_target(first).target == target
-        )
-        known = "" if taken is None else convert(taken.result, RemoteTask).context
-        return known or (state.context_id if is_own else context_of(work.tenant, state))
 
     async def _capabilities(self, *, waits: bool) -> Capabilities:
         """The agent's capabilities; where something was sent to it already, it is waited for."""
@@ -252,6 +240,7 @@ class RemoteRun:
             try:
                 return await self._send(place, sent, message, known)
             except (Unreachable, Refused) as error:
+                self._work.hold(held=False)
                 if isinstance(error, Refused) and error.details.get("conflict") == QUESTION_CLOSED:
                     # Answered by somebody else or closed there: what the agent does then is followed.
                     await self._record(2 * place + 1, TAKEN, self._remote)
@@ -286,6 +275,21 @@ class RemoteRun:
     async def _say(
         self, place: int, sent: Sent, message: Message, known: Capabilities, push: PushConfig | None
     ) -> Result:
+        content, said = self._composed(place, sent, message, push)
+        # A stop before its first answer would leave a task there that nobody here knows.
+        self._work.hold(held=not self._remote.task and (known.streaming or known.reads_tasks))
+        if known.streaming:
+            reading = self._read(self._client.stream(content, **said), place)
+            return await self._following.hearings.read(reading, self._end_told) or await self._poll()
+        # Its task is known at once where it can be looked at later: a crash meanwhile leaves no doubt.
+        result = await self._client.send(content, wait=not known.reads_tasks, **said)
+        await self._take(place, result.task_id if result.task is not None else "", result.context_id)
+        await self._relay.settle(result)
+        return result if result.state in RESTING else await self._poll()
+
+    def _composed(
+        self, place: int, sent: Sent, message: Message, push: PushConfig | None = None
+    ) -> tuple[Message, Sending]:
         said = Sending(
             message_id=sent.message,
             task_id=self._remote.task,
@@ -299,15 +303,7 @@ class RemoteRun:
         metadata = passed_on(message.metadata)
         if place and (asked := self._asked(place)):
             metadata = {**(metadata or {}), **question_metadata(asked)}
-        content = Message("", role=Role.USER, parts=message.parts, metadata=metadata)
-        if known.streaming:
-            reading = self._read(self._client.stream(content, **said), place)
-            return await self._following.hearings.read(reading, self._end_told) or await self._poll()
-        # Its task is known at once where it can be looked at later: a crash meanwhile leaves no doubt.
-        result = await self._client.send(content, wait=not known.reads_tasks, **said)
-        await self._take(place, result.task_id if result.task is not None else "", result.context_id)
-        await self._relay.settle(result)
-        return result if result.state in RESTING else await self._poll()
+        return Message("", role=Role.USER, parts=message.parts, metadata=metadata), said
 
     def _asked(self, place: int) -> str:
         """The id by which the agent knows the question that a message answers; empty if it names none."""
@@ -333,11 +329,13 @@ class RemoteRun:
             return await stream.finish()
 
     async def _take(self, place: int, task: str, context: str) -> None:
+        if task:
+            self._remote = RemoteTask(task, context or self._remote.context)
+            self._is_taken = True
+        self._work.hold(held=False)
         if not task:
             # Answered with a message: there is nothing that could be gone on with.
             return
-        self._remote = RemoteTask(task, context or self._remote.context)
-        self._is_taken = True
         # On its way at once, together with whatever else has come already; nobody need wait for it.
         await self._work.emit(Stepped(2 * place + 1, TAKEN, to_builtins(self._remote)))
 
@@ -472,13 +470,23 @@ class RemoteRun:
 
     async def _cancel(self) -> None:
         """Stop the remote task too; whether that succeeds, ours is stopped."""
-        if not self._remote.task:
-            return
         try:
             async with asyncio.timeout(CANCEL_S):
-                await self._client.cancel(self._remote.task)
+                if self._doubt is not None and not self._remote.task:
+                    await self._find(*self._doubt)
+                if self._remote.task:
+                    await self._client.cancel(self._remote.task)
         except (TrunklineError, TimeoutError) as error:
             log.warning("peer.not_canceled task=%s error=%a", self._work.state.task_id, str(error))
+
+    async def _find(self, place: int, sent: Sent, message: Message) -> None:
+        """Find out what a message became, from an agent that knows it when it comes twice."""
+        if (await self._client.capabilities()).deduplicates:
+            context = self._remote.context or await context_known(self._work, self._target)
+            self._remote = RemoteTask(context=context)
+            content, said = self._composed(place, sent, message)
+            found = await self._client.send(content, wait=False, **said)
+            self._remote = RemoteTask("" if found.task is None else found.task_id, context)
 
 
 def _is_overdue(result: Result, by_s: float = 0.0) -> bool:

@@ -102,6 +102,16 @@ class Work(Protocol):
         """Whether the task is being ended from outside; not so where it only is let go of."""
         ...
 
+    def hold(self, *, held: bool) -> None:
+        """Keep a stop back from the executor for as long as it may take, or let it through again.
+
+        For what must not be broken off, as it has an effect elsewhere that only its answer tells.
+
+        Raises:
+            TurnOver: one has come.
+        """
+        ...
+
     def put(self, event: AnyEvent) -> None:
         """Record an event without waiting for anything.
 

@@ -133,6 +133,12 @@ class Owner:
                 buffer.put_now(Status(WORKING))
         buffer.flush()
 
+    def hold(self, *, held: bool) -> None:
+        """See `Work`."""
+        self._held = held
+        if self._stop is not None:
+            raise TurnOver(f"task {self.state.task_id} is being ended")
+
     async def emit(self, event: AnyEvent) -> None:
         """Record an event, waiting only when too many are not yet durable."""
         self.put(event)
@@ -142,10 +148,9 @@ class Owner:
     def put(self, event: AnyEvent) -> None:
         """Record an event with the next flush, unless a dead run has recorded it."""
         self.check()
-        if self._questions is not None and isinstance(event, Status) and self._questions.open:
+        if (asks := self._questions) and asks.open and isinstance(event, Status) and event.state is WORKING:
             # Another coroutine of the executor has a question open; only the answer may close it.
-            if event.state is WORKING:
-                return
+            return
         if type(event) is Stepped:
             self.open_steps -= 1
         if self._replay is None:
@@ -180,8 +185,7 @@ class Owner:
         """
         self.check()
         found = self.feed.opening_step(place) if self._replay is None else self._replay.step(place, name)
-        if found is None:
-            self.open_steps += 1
+        self.open_steps += found is None
         return found
 
     async def ask(self, status: Status, is_moot: IsMoot = never, look: LookAgain | None = None) -> Message:
@@ -362,9 +366,8 @@ class Owner:
         """Read what the executor needs of the log before it begins."""
         found = await prepare(self._node, self.agent, self.feed, self._again, continues=self._continues)
         self.earlier, self._replay = found
-        if self._replay is not None:
-            for event in self._replay.opening():
-                self._buffer.put(event)
+        for event in () if self._replay is None else self._replay.opening():
+            self._buffer.put(event)
 
     def _broken(self, error: BaseException) -> Status | None:
         """The verdict on an executor that raised; None if that is to be raised."""
@@ -399,10 +402,8 @@ class Owner:
         """Stop the executor because its words cannot be recorded; gives how the task ends."""
         if isinstance(error, TaskFull):
             log.warning("task.full task=%s", self.state.task_id)
-            verdict = self._node.failed(
-                self.state, f"The task has reached its limit ({LIMITS}) and was ended."
-            )
+            end = self._node.failed(self.state, f"The task has reached its limit ({LIMITS}) and was ended.")
         else:
-            verdict = self._node.raised(self.state, error)
-        self.interrupt(verdict)
-        return verdict
+            end = self._node.raised(self.state, error)
+        self.interrupt(end)
+        return end
