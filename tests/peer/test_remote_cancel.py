@@ -24,6 +24,7 @@ from trunkline.run.feed import Feed
 from trunkline.run.node import Limits
 from trunkline.store.group_commit import Ack
 from trunkline.store.records import Orphan
+from trunkline.store.url import store_from_url
 from trunkline.wire.types import SendRequest, TaskState
 
 FAILED, CANCELED, ASKS = TaskState.FAILED, TaskState.CANCELED, TaskState.INPUT_REQUIRED
@@ -460,5 +461,28 @@ def test_a_parent_that_is_canceled_while_it_and_its_call_are_taken_over(
                 assert (await second.ended(near), await second.ended(far)) == (CANCELED, CANCELED)
                 await remote.was_canceled()
         await store.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("state", [AT_WORK, ASKING])
+def test_a_cancel_at_one_of_two_replicas_when_the_other_dies(state: str, postgres_url: str) -> None:
+    async def main() -> None:
+        remote = Remote(state)
+        known = ASKS if state == ASKING else TaskState.WORKING
+        stores = [cast("Flaky", store_from_url(postgres_url)) for _ in range(2)]
+        for store in stores:
+            await store.open()
+        async with calling(forward, remote, store=stores[1]) as there:
+            async with calling(forward, remote, store=stores[0]) as here:
+                old = await begun(here)
+                await here.reach(old, known)
+                feed = await Left(stores[1], old).seen(there)
+                await die(here)
+                await there.cancel(feed, "me")
+                assert feed.state.state is CANCELED
+                await remote.was_canceled()
+        for store in stores:
+            await store.close()
 
     run(main())
