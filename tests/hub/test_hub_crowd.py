@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.hub.remote_agents import RemoteAgent, RemoteAgents, until
 from tests.hub.test_hub import HubProcess
 from tests.sample import at_most
 from trunkline.mock.serve import BackgroundServer
+from trunkline.run.runner import Runner
 
 AGENTS = 100
 CROWD = 1000
@@ -50,6 +52,35 @@ def test_hb37_a_hundred_agents_are_asked_for_their_cards_once_each(tmp_path: Pat
             assert caller.http.post(f"{hub.base}/api/agents/a7/refresh").status_code == 200
             assert sum(one.calls["card"] for one in agents) == AGENTS + 1
             caller.close()
+
+
+def test_cards_that_come_in_do_not_have_all_agents_carried_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times, carry = [0], Runner.carry
+
+    async def counted(self: Runner, *given: Any) -> None:
+        times[0] += 1
+        await carry(self, *given)
+
+    monkeypatch.setattr(Runner, "carry", counted)
+    agents = [RemoteAgent(f"a{place}", streaming=True) for place in range(AGENTS)]
+
+    async def whole(url: str) -> None:
+        lines = [f'  - {{name: {one.name}, url: "{url}/{one.name}", skills: [work]}}' for one in agents]
+        async with opened(tmp_path, "agents:\n" + "\n".join(lines)) as caller:
+            for one in agents:
+                assert (await caller.ready(one.name))["state"] == "ready"
+            assert times[0] <= 2
+            # One that is new is carried at once.
+            _, added = await caller("POST /api/agents", {"name": "late", "url": f"{url}/a0"})
+            assert added["name"] == "late"
+            await caller.ready("late")
+            assert (await caller.say("late", "quick"))["status"]["state"] == "TASK_STATE_COMPLETED"
+            assert times[0] <= 3
+
+    with BackgroundServer(RemoteAgents(*agents)) as url:
+        run(whole(url))
 
 
 def test_each_of_a_thousand_agents_has_a_card_and_can_be_called(tmp_path: Path) -> None:

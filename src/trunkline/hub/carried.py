@@ -6,7 +6,7 @@ import asyncio
 import importlib
 import logging
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,6 +111,8 @@ class CarriedAgents:
         self._catalogue = catalogue
         self._load = load
         self._changed = asyncio.Event()
+        # The entries that are others since they were last carried.
+        self._waiting: dict[Key, None] = {}
 
     def assemble(
         self,
@@ -169,9 +171,10 @@ class CarriedAgents:
         self._changed.set()
 
     def note(self, key: Key, before: Entry | None, after: Entry | None) -> None:
-        """Carry the entries as they are now, as soon as possible."""
-        del key, before, after
-        self._changed.set()
+        """Carry an entry as it is now, as soon as possible; its card and state change nothing of that."""
+        if before is not after:
+            self._waiting[key] = None
+            self._changed.set()
 
     # Executors.
 
@@ -182,17 +185,19 @@ class CarriedAgents:
             StoreError: the store does not answer.
         """
         self._former = await self._found_former()
-        await self._carry(await self._left())
+        await self._carry(self._catalogue.entries(), await self._left())
 
     async def follow(self) -> None:
         """Carry what is listed whenever that changes, for ever."""
         while True:
             await self._changed.wait()
             self._changed.clear()
+            keys = self._looked_at()
             try:
-                await self._carry({})
+                await self._carry(keys, {})
             except StoreError as error:
                 log.error("agents.uncarried error=%s", error)
+                self._waiting.update(dict.fromkeys(keys))
                 self._changed.set()
                 await asyncio.sleep(_LOOK_S)
 
@@ -202,9 +207,22 @@ class CarriedAgents:
         if self._loaded_models is not None:
             await self._loaded_models.close()
 
-    async def _carry(self, left: Mapping[str, Kind]) -> None:
-        entries = self._catalogue.entries()
-        for key, entry in entries.items():
+    def _looked_at(self) -> Collection[Key]:
+        """The entries that are looked at now: what has changed, and all that name a file or a library.
+
+        Of agents elsewhere there may be thousands, and their names are carried for good. One that a file
+        brings may be run here, and takes its name from all others.
+        """
+        noted, self._waiting = self._waiting, {}
+        if any([whose == OF_FILES for whose, _ in noted]):
+            return self._catalogue.entries()
+        return {**noted, **{key: None for key, kind in self._kinds.items() if kind != "peer"}}
+
+    async def _carry(self, keys: Iterable[Key], left: Mapping[str, Kind]) -> None:
+        for key in keys:
+            entry = self._catalogue.entry(key)
+            if entry is None:
+                continue
             self._kinds[key] = entry.kind
             if key[0] != OF_FILES and self._catalogue.is_reserved(entry.name):
                 self._catalogue.fail(key, f"another agent that this hub runs is called {entry.name!r}")

@@ -49,6 +49,8 @@ class CatalogueDocuments:
         self._docs = docs
         self._catalogue = catalogue
         self._now = now_ms
+        # The entries that end where nobody renews them.
+        self._announced: set[tuple[str, str]] = set()
         self.entries = Mirror(docs, ENTRY_KIND, lambda doc: _decoded(doc, KeptEntry), self._take)
         self.overrides = Mirror(docs, OVERRIDE_KIND, lambda doc: _decoded(doc, KeptOverride), self._override)
 
@@ -94,8 +96,9 @@ class CatalogueDocuments:
 
     async def sweep(self) -> None:
         """End the announced entries that were not renewed."""
-        for (tenant, name), found in list(self.entries.documents.items()):
-            if self._ended(found.value):
+        for tenant, name in list(self._announced):
+            found = self.entries.documents.get((tenant, name))
+            if found is not None and self._ended(found.value):
                 self._catalogue.take(tenant, name, None)
                 # Renewed elsewhere in this moment: then it is somebody's new document.
                 current = await self._docs.get(tenant, ENTRY_KIND, name)
@@ -107,6 +110,10 @@ class CatalogueDocuments:
         return 0 < kept.until <= self._now()
 
     def _take(self, tenant: str, name: str, kept: KeptEntry | None) -> None:
+        if kept is not None and kept.until:
+            self._announced.add((tenant, name))
+        else:
+            self._announced.discard((tenant, name))
         entry = None if kept is None or self._ended(kept) else self._read(tenant, name, kept)
         self._catalogue.take(tenant, name, entry)
 

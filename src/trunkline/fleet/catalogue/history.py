@@ -65,7 +65,7 @@ class CatalogueHistory:
 
     async def _written(self, key: Key, tenant: str) -> JournalRow | None:
         """Write down what is other of one entry; gives the row of it."""
-        listed = self._catalogue.find(tenant, key[1]) if key in self._catalogue.entries() else None
+        listed = self._catalogue.find(tenant, key[1]) if self._catalogue.entry(key) else None
         rows: Sequence[JournalRow] = ()
 
         def revise(journal: Journal) -> Journal | None:
