@@ -102,7 +102,7 @@ class Client:
         )
         self.url = _checked(url)
         # An HTTP client that was given belongs to whoever gave it.
-        self._own: HttpClient | None = None
+        self._own: SocketHttpClient | None = None
         if http_client is None:
             http_client = self._own = _socket_client(url, egress, connect_s, verify=verify_tls)
         if headers:
@@ -123,6 +123,11 @@ class Client:
         """Let go of every connection; tasks go on. An HTTP client that was given stays open."""
         if self._own is not None:
             await self._own.close()
+
+    def close_idle(self) -> None:
+        """Let go of the connections that no call uses now, where the next call is a long time away."""
+        if self._own is not None:
+            self._own.close_idle()
 
     @property
     def explanation(self) -> tuple[str, ...]:

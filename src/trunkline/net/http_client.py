@@ -113,8 +113,7 @@ class SocketHttpClient:
             self._adopt_loop()
         if self._rule is not self._egress.rule:
             self._rule = self._egress.rule
-            for each in self._pools.values():
-                each.close_idle()
+            self.close_idle()
         at, pool = self._routes.get(request.url) or self._route(request.url)
         head = _head(at, request)
         await pool.acquire()
@@ -135,6 +134,11 @@ class SocketHttpClient:
             await pool.acquire()
             connection = await self._connect(pool)
         return await connection.ask(head, request.body, method == "HEAD")
+
+    def close_idle(self) -> None:
+        """Let go of the connections that nobody uses now."""
+        for pool in self._pools.values():
+            pool.close_idle()
 
     async def close(self) -> None:
         """See `HttpClient`. Whoever still waits for a response hears that there will be none."""

@@ -48,7 +48,7 @@ class CardDiscovery:
         self._now = now_ms
         self._refresh_s = refresh_s
         self._draw = draw
-        self._clients: dict[Key, tuple[Peer, Client]] = {}
+        self._clients: dict[Key, Client] = {}
         self._cards: dict[tuple[str, ...], tuple[Peer, PeerCard]] = {}
         self._failures: dict[Key, int] = {}
         self._due: dict[Key, float] = {}
@@ -63,6 +63,7 @@ class CardDiscovery:
         was, now = _called(before), _called(after)
         if was is not None and was != now:
             self._cards.pop(_identity(was), None)
+            self._clients.pop(key, None)
         if now is None:
             self._due.pop(key, None)
         elif was != now:
@@ -84,16 +85,11 @@ class CardDiscovery:
 
     async def run(self) -> None:
         """Ask for cards until cancelled."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                while True:
-                    self._woken.clear()
-                    wait_s = self._start(group)
-                    await wait_event(self._woken, wait_s)
-        finally:
-            for _, client in self._clients.values():
-                await client.close()
-            self._clients.clear()
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._woken.clear()
+                wait_s = self._start(group)
+                await wait_event(self._woken, wait_s)
 
     def _start(self, group: asyncio.TaskGroup) -> float | None:
         """Ask those whose time has come; gives how long until that of the next."""
@@ -131,11 +127,9 @@ class CardDiscovery:
         peer = _called(self._catalogue.entry(key))
         if peer is None:
             self._due.pop(key, None)
-            if key in self._clients:
-                await self._clients.pop(key)[1].close()
             return
         try:
-            card = await (await self._client(key, peer)).card(refresh=True)
+            card = await self._shown(key, peer)
         except (TrunklineError, Misuse) as error:
             self._failures[key] = self._failures.get(key, 0) + 1
             log.info("catalogue.card_failed agent=%s error=%s", key[1], error)
@@ -149,14 +143,15 @@ class CardDiscovery:
                 known = card
             self._catalogue.learn(key, facts_of(known, peer.url, self._now()))
 
-    async def _client(self, key: Key, peer: Peer) -> Client:
-        known = self._clients.get(key)
-        if known is not None and known[0] == peer:
-            return known[1]
-        if known is not None:
-            await known[1].close()
-        self._clients[key] = peer, self._make(peer, tenant=key[0])
-        return self._clients[key][1]
+    async def _shown(self, key: Key, peer: Peer) -> PeerCard:
+        client = self._clients.get(key)
+        if client is None:
+            client = self._clients[key] = self._make(peer, tenant=key[0])
+        try:
+            return await client.card(refresh=True)
+        finally:
+            # Thousands are asked within seconds, and each of them again only after minutes.
+            client.close_idle()
 
 
 def _called(entry: Entry | None) -> Peer | None:
