@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx2
@@ -20,6 +21,7 @@ from trunkline import __version__
 from trunkline.auth.key_store import KeyStore
 from trunkline.auth.keys import Keyring
 from trunkline.cli.main import main
+from trunkline.cli.serve import collect_garbage_rarely, spare_what_stays
 from trunkline.clock import now_ms
 from trunkline.config import Issuer, Secret, Settings, load
 from trunkline.errors import Misuse
@@ -353,3 +355,36 @@ def test_a_flag_that_is_off_wins_over_the_environment(
     monkeypatch.setattr("trunkline.cli.serve.serve_alone", lambda host: chosen.append(host.settings.dev))
     assert trunkline("serve", "trunkline.demo:agent", "--store", "memory:", *words)[0] == 0
     assert chosen == [dev]
+
+
+@pytest.fixture
+def collected() -> Iterator[None]:
+    """Leave the garbage collector of the tests as it was."""
+    thresholds = gc.get_threshold()
+    yield
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("collected")
+def test_much_that_comes_in_is_looked_through_in_small_parts() -> None:
+    parts: list[int] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] == 1:
+            parts.append(sum(len(gc.get_objects(generation)) for generation in (0, 1)))
+
+    collect_garbage_rarely()
+    gc.callbacks.append(note)
+    try:
+        kept: list[list[int]] = [[] for _ in range(500_000)]
+    finally:
+        gc.callbacks.remove(note)
+    assert len(kept) == 500_000 and parts and max(parts) < 100_000
+
+
+@pytest.mark.usefixtures("collected")
+def test_what_has_come_by_then_is_not_looked_through_again() -> None:
+    kept: list[list[int]] = [[] for _ in range(50_000)]
+    spare_what_stays()
+    assert kept and len(gc.get_objects()) < 50_000

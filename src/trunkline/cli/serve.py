@@ -45,6 +45,8 @@ BindHost = Annotated[str | None, typer.Option(help="Address to bind to; loopback
 AnySetting = Annotated[Several, typer.Option("--set", help="Any setting as name=value.")]
 # The writer thread needs the interpreter a few times per group; the default of 5 ms would be its latency.
 SWITCH_S = 0.001
+# By then the cards of agents elsewhere have been read.
+SETTLED_S = 60.0
 _LOOK_S = 0.5
 _RELOAD = "--reload"
 
@@ -234,9 +236,16 @@ def serve_alone(host: Host, *, has_keys: bool = False, then: Callable[[], None] 
 
 def collect_garbage_rarely() -> None:
     """Have garbage collected as seldom as a process can bear that serves many requests."""
-    # What is loaded by now stays; a young generation of 700 would be collected every few requests.
+    # What is loaded by now stays; a young generation of 700 would be collected every few requests. Everybody
+    # waits while the next one is looked through, so it is kept small where thousands of agents come in.
     gc.freeze()
-    gc.set_threshold(10_000, 20, 50)
+    gc.set_threshold(10_000, 5, 200)
+
+
+def spare_what_stays() -> None:
+    """Have what is alive now not looked through again: of thousands of agents that takes half a second."""
+    gc.collect(1)
+    gc.freeze()
 
 
 def serve_host(
@@ -256,10 +265,13 @@ def serve_host(
     def listening(port: int) -> None:
         host.callbacks.own = f"http://{own_name(chosen.host)}:{port}"
         host.announcement.listening(host.callbacks.own)
+        asyncio.get_running_loop().call_later(SETTLED_S, spare_what_stays)
         started(port)
 
     server = HttpServer(host, server_limits(chosen), started=listening, lifeline=lifeline)
     server.run(sockets)
+    # All of it goes with the process.
+    gc.freeze()
     if not server.started:
         raise SystemExit(FAILED)
 
