@@ -15,7 +15,7 @@ from tests.fleet.catalogue.cards import card
 from trunkline.client.client import Client
 from trunkline.clock import now_ms
 from trunkline.fleet.catalogue.catalogue import Catalogue
-from trunkline.fleet.catalogue.discovery import ASKING, CardDiscovery
+from trunkline.fleet.catalogue.discovery import ASKING, OF_TENANT, CardDiscovery
 from trunkline.fleet.catalogue.entry_reader import read_entry
 from trunkline.net import http_client, pool
 from trunkline.net.egress import Egress
@@ -26,17 +26,24 @@ NEVER_S = 3600.0
 
 
 class KeptConnections:
-    """An agent that shows its card and keeps the connections of who asks open as long as they like."""
+    """An agent that keeps connections open, shows its card, and below `/hangs` waits to be told to show another."""
 
     def __init__(self) -> None:
         self.open: set[asyncio.StreamWriter] = set()
-        self.body = json.dumps(card("kept", "work")).encode()
+        self.hanging = 0
+        self.told = asyncio.Event()
+        self.url = ""
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.open.add(writer)
         try:
-            while await reader.readuntil(b"\r\n\r\n"):
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(self.body), self.body))
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                hangs = b" /hangs/" in head
+                if hangs:
+                    self.hanging += 1
+                    await self.told.wait()
+                body = json.dumps(card("kept", "old" if hangs else "work")).encode()
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
         except (asyncio.IncompleteReadError, ConnectionError):
             self.open.discard(writer)
             writer.close()
@@ -49,23 +56,20 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 def discovered(work: Callable[[Catalogue, KeptConnections], Awaitable[None]]) -> None:
-    """Work with a catalogue of many agents whose cards have all been read."""
+    """Work with an empty catalogue whose cards are read."""
 
     async def main() -> None:
         agent = KeptConnections()
         server = await asyncio.start_server(agent.answer, "127.0.0.1", 0)
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        agent.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         catalogue = Catalogue(now_ms)
         clients = PeerClients(egress=lambda _: Egress(loopback=True))
         discovery = CardDiscovery(catalogue, clients, now_ms, draw=lambda: 0.0)
-        for place in range(MANY):
-            raw = {"name": f"a{place}", "url": url}
-            catalogue.take("north", f"a{place}", read_entry(raw, "api", tenant="north"))
         running = asyncio.create_task(discovery.run())
         try:
-            await until(lambda: {one.state for one in catalogue.listed("north")} == {"ready"})
             await work(catalogue, agent)
         finally:
+            agent.told.set()
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
             server.close()
@@ -73,12 +77,23 @@ def discovered(work: Callable[[Catalogue, KeptConnections], Awaitable[None]]) ->
     asyncio.run(main())
 
 
+def add(catalogue: Catalogue, name: str, url: str, tenant: str = "north") -> None:
+    catalogue.take(tenant, name, read_entry({"name": name, "url": url}, "api", tenant=tenant))
+
+
+async def add_many(catalogue: Catalogue, url: str) -> None:
+    for place in range(MANY):
+        add(catalogue, f"a{place}", url)
+    await until(lambda: {one.state for one in catalogue.listed("north")} == {"ready"})
+
+
 def test_no_connection_stays_open_when_a_card_has_been_read(monkeypatch: pytest.MonkeyPatch) -> None:
     # Those that were left open would be closed only then.
     monkeypatch.setattr(pool, "IDLE_S", NEVER_S)
     monkeypatch.setattr(http_client, "IDLE_S", NEVER_S)
 
-    async def work(_: Catalogue, agent: KeptConnections) -> None:
+    async def work(catalogue: Catalogue, agent: KeptConnections) -> None:
+        await add_many(catalogue, agent.url)
         await until(lambda: not agent.open)
 
     discovered(work)
@@ -95,11 +110,30 @@ def test_nothing_is_kept_of_an_agent_that_is_gone(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(PeerClients, "make", noted)
 
-    async def work(catalogue: Catalogue, _: KeptConnections) -> None:
+    async def work(catalogue: Catalogue, agent: KeptConnections) -> None:
+        await add_many(catalogue, agent.url)
         assert len(made) == MANY
         for place in range(MANY):
             catalogue.take("north", f"a{place}", None)
         gc.collect()
         assert [one for one in made if one() is not None] == []
+
+    discovered(work)
+
+
+def test_agents_of_one_tenant_that_hang_hold_up_no_other_tenant() -> None:
+    async def work(catalogue: Catalogue, agent: KeptConnections) -> None:
+        for place in range(MANY):
+            add(catalogue, f"a{place}", f"{agent.url}/hangs")
+        await until(lambda: agent.hanging >= OF_TENANT)
+        add(catalogue, "quick", agent.url, "south")
+        await until(lambda: [one.state for one in catalogue.listed("south")] == ["ready"])
+        assert agent.hanging == OF_TENANT
+        # Some of those that wait go; the others are asked in their turn.
+        for place in range(ASKING, 2 * ASKING):
+            catalogue.take("north", f"a{place}", None)
+        agent.told.set()
+        await until(lambda: {one.state for one in catalogue.listed("north")} == {"ready"})
+        assert len(catalogue.listed("north")) == MANY - ASKING
 
     discovered(work)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
+from collections import deque
 from collections.abc import Callable
 from time import monotonic
 
@@ -12,7 +13,7 @@ from trunkline.client.client import Client
 from trunkline.clock import random_bits, wait_event
 from trunkline.errors import Misuse, TrunklineError, Unreachable
 from trunkline.fleet.catalogue.card_facts import facts_of, pause_s
-from trunkline.fleet.catalogue.catalogue import Catalogue, Key
+from trunkline.fleet.catalogue.catalogue import OF_FILES, Catalogue, Key
 from trunkline.fleet.catalogue.entry import Entry
 from trunkline.net.egress import refusal_text
 from trunkline.peer.clients import PeerClients
@@ -21,8 +22,9 @@ from trunkline.wire.peer_card import PeerCard
 
 log = logging.getLogger("trunkline.fleet")
 CARD_REFRESH_S = 600.0
-# How many agents are asked at once.
+# How many agents are asked at once, and how many of one tenant: those that hang hold up nobody else's.
 ASKING = 32
+OF_TENANT = 16
 
 
 def draw() -> float:
@@ -54,6 +56,8 @@ class CardDiscovery:
         self._due: dict[Key, float] = {}
         self._queue: list[tuple[float, Key]] = []
         self._asking: dict[Key, asyncio.Event] = {}
+        # By tenant, those whose time has come while so many of its others are asked.
+        self._held: dict[str, deque[tuple[float, Key]]] = {}
         self._woken = asyncio.Event()
         catalogue.changed.append(self._note)
         for key, entry in catalogue.entries().items():
@@ -64,11 +68,11 @@ class CardDiscovery:
         if was is not None and was != now:
             self._cards.pop(_identity(was), None)
             self._clients.pop(key, None)
+            self._failures.pop(key, None)
         if now is None:
             self._due.pop(key, None)
         elif was != now:
             # Many entries that come at once are not asked in the same moment.
-            self._failures.pop(key, None)
             self._plan(key, self._draw() * min(5.0, len(self._due) / 50))
 
     def _plan(self, key: Key, in_s: float) -> None:
@@ -99,9 +103,13 @@ class CardDiscovery:
             if due > now:
                 return due - now
             heapq.heappop(self._queue)
-            if self._due.get(key) == due and key not in self._asking:
-                self._asking[key] = asyncio.Event()
-                group.create_task(self._ask_and_plan(key))
+            if self._due.get(key) != due or key in self._asking:
+                continue
+            if key[0] != OF_FILES and sum([one[0] == key[0] for one in self._asking]) >= OF_TENANT:
+                self._held.setdefault(key[0], deque()).append((due, key))
+                continue
+            self._asking[key] = asyncio.Event()
+            group.create_task(self._ask_and_plan(key))
         return None
 
     async def _ask_and_plan(self, key: Key) -> None:
@@ -110,8 +118,20 @@ class CardDiscovery:
         finally:
             self._asking.pop(key).set()
             self._woken.set()
+            self._let_go(key[0])
             if key in self._due:
                 self._plan(key, pause_s(self._refresh_s, self._failures.get(key, 0), self._draw()))
+
+    def _let_go(self, tenant: str) -> None:
+        """Have the next one of a tenant asked that was held back for its others."""
+        held = self._held.pop(tenant, None)
+        while held:
+            due, key = held.popleft()
+            if self._due.get(key) == due:
+                heapq.heappush(self._queue, (due, key))
+                break
+        if held:
+            self._held[tenant] = held
 
     async def refresh(self, key: Key) -> None:
         """Ask for a card now; whoever asks meanwhile waits for the same answer."""
