@@ -137,3 +137,15 @@ def test_agents_of_one_tenant_that_hang_hold_up_no_other_tenant() -> None:
         assert len(catalogue.listed("north")) == MANY - ASKING
 
     discovered(work)
+
+
+def test_the_card_of_an_address_that_an_entry_named_before_is_not_taken_for_the_new_one() -> None:
+    async def work(catalogue: Catalogue, agent: KeptConnections) -> None:
+        add(catalogue, "moved", f"{agent.url}/hangs")
+        await until(lambda: agent.hanging == 1)
+        add(catalogue, "moved", agent.url)
+        agent.told.set()
+        await until(lambda: catalogue.listed("north")[0].state == "ready")
+        assert [one.id for one in catalogue.listed("north")[0].skills] == ["work"]
+
+    discovered(work)

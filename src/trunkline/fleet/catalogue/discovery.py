@@ -113,14 +113,16 @@ class CardDiscovery:
         return None
 
     async def _ask_and_plan(self, key: Key) -> None:
+        is_known = False
         try:
-            await self._ask(key)
+            is_known = await self._ask(key)
         finally:
             self._asking.pop(key).set()
             self._woken.set()
             self._let_go(key[0])
             if key in self._due:
-                self._plan(key, pause_s(self._refresh_s, self._failures.get(key, 0), self._draw()))
+                failures = self._failures.get(key, 0)
+                self._plan(key, pause_s(self._refresh_s, failures, self._draw()) if is_known else 0.0)
 
     def _let_go(self, tenant: str) -> None:
         """Have the next one of a tenant asked that was held back for its others."""
@@ -143,35 +145,42 @@ class CardDiscovery:
         self._asking[key] = asyncio.Event()
         await self._ask_and_plan(key)
 
-    async def _ask(self, key: Key) -> None:
+    async def _ask(self, key: Key) -> bool:
+        """Ask an agent for its card; whether its entry still names that agent when it has answered."""
         peer = _called(self._catalogue.entry(key))
         if peer is None:
             self._due.pop(key, None)
-            return
-        try:
-            card = await self._shown(key, peer)
-        except (TrunklineError, Misuse) as error:
+            return True
+        card = await self._shown(key, peer)
+        if _called(self._catalogue.entry(key)) != peer:
+            return False
+        if not isinstance(card, PeerCard):
             self._failures[key] = self._failures.get(key, 0) + 1
-            log.info("catalogue.card_failed agent=%s error=%s", key[1], error)
-            self._catalogue.fail(key, _reason(peer, error)[:1000])
-        else:
-            self._failures.pop(key, None)
-            known = self.card_of(peer)
-            if known is None or known.document != card.document:
-                # One that says the same is the same: whoever works by it goes on.
-                self._cards[_identity(peer)] = peer, card
-                known = card
-            self._catalogue.learn(key, facts_of(known, peer.url, self._now()))
+            log.info("catalogue.card_failed agent=%s error=%s", key[1], card)
+            self._catalogue.fail(key, _reason(peer, card)[:1000])
+            return True
+        self._failures.pop(key, None)
+        known = self.card_of(peer)
+        if known is None or known.document != card.document:
+            # One that says the same is the same: whoever works by it goes on.
+            self._cards[_identity(peer)] = peer, card
+            known = card
+        self._catalogue.learn(key, facts_of(known, peer.url, self._now()))
+        return True
 
-    async def _shown(self, key: Key, peer: Peer) -> PeerCard:
-        client = self._clients.get(key)
-        if client is None:
-            client = self._clients[key] = self._make(peer, tenant=key[0])
+    async def _shown(self, key: Key, peer: Peer) -> PeerCard | TrunklineError | Misuse:
+        """The card that an agent shows, or why there is none."""
         try:
-            return await client.card(refresh=True)
-        finally:
-            # Thousands are asked within seconds, and each of them again only after minutes.
-            client.close_idle()
+            client = self._clients.get(key)
+            if client is None:
+                client = self._clients[key] = self._make(peer, tenant=key[0])
+            try:
+                return await client.card(refresh=True)
+            finally:
+                # Thousands are asked within seconds, and each of them again only after minutes.
+                client.close_idle()
+        except (TrunklineError, Misuse) as error:
+            return error
 
 
 def _called(entry: Entry | None) -> Peer | None:
