@@ -26,6 +26,12 @@ def test_what_a_card_says() -> None:
     assert "https://a.example" in odd.note
 
 
+@pytest.mark.parametrize("url", ["http://[::1", "http://\u2100.example/", "http://[x]y/a2a"])
+def test_an_address_on_a_card_that_cannot_be_read_is_told_as_another_one(url: str) -> None:
+    found = facts_of(read_card(json.dumps(card("a", "draft", url=url)).encode()), "https://a.example/", 7)
+    assert [one.id for one in found.skills] == ["draft"] and found.note.startswith("its card names http://")
+
+
 @pytest.mark.parametrize(
     ("failures", "draw", "wanted"),
     [(0, 0.0, 600.0), (0, 1.0, 660.0), (1, 1.0, 2.0), (1, 0.0, 1.0), (4, 1.0, 16.0), (500, 1.0, 600.0)],

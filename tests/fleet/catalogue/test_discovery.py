@@ -14,12 +14,16 @@ import pytest
 from tests.fleet.catalogue.cards import card
 from trunkline.client.client import Client
 from trunkline.clock import now_ms
+from trunkline.fleet.catalogue import discovery
+from trunkline.fleet.catalogue.card_facts import facts_of
 from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.discovery import ASKING, OF_TENANT, CardDiscovery
 from trunkline.fleet.catalogue.entry_reader import read_entry
+from trunkline.fleet.catalogue.listed import CardFacts
 from trunkline.net import http_client, pool
 from trunkline.net.egress import Egress
 from trunkline.peer.clients import PeerClients
+from trunkline.wire.peer_card import PeerCard
 
 MANY = 3 * ASKING
 NEVER_S = 3600.0
@@ -64,8 +68,8 @@ def discovered(work: Callable[[Catalogue, KeptConnections], Awaitable[None]]) ->
         agent.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         catalogue = Catalogue(now_ms)
         clients = PeerClients(egress=lambda _: Egress(loopback=True))
-        discovery = CardDiscovery(catalogue, clients, now_ms, draw=lambda: 0.0)
-        running = asyncio.create_task(discovery.run())
+        keeper = CardDiscovery(catalogue, clients, now_ms, draw=lambda: 0.0)
+        running = asyncio.create_task(keeper.run())
         try:
             await work(catalogue, agent)
         finally:
@@ -149,3 +153,24 @@ def test_the_card_of_an_address_that_an_entry_named_before_is_not_taken_for_the_
         assert [one.id for one in catalogue.listed("north")[0].skills] == ["work"]
 
     discovered(work)
+
+
+def test_a_card_that_cannot_be_taken_up_ends_nothing_for_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def facts(card: PeerCard, url: str, at: int) -> CardFacts:
+        if url.endswith("/odd"):
+            raise RuntimeError("nobody thought of this")
+        return facts_of(card, url, at)
+
+    monkeypatch.setattr(discovery, "facts_of", facts)
+
+    async def work(catalogue: Catalogue, agent: KeptConnections) -> None:
+        add(catalogue, "odd", f"{agent.url}/odd")
+        await until(lambda: catalogue.listed("north")[0].state == "unreachable")
+        assert "the log of the hub says why" in catalogue.listed("north")[0].reason
+        add(catalogue, "good", agent.url, "south")
+        await until(lambda: catalogue.listed("south")[0].state == "ready")
+
+    discovered(work)
+    assert "nobody thought of this" in caplog.text

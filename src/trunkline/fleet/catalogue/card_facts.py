@@ -41,11 +41,19 @@ def facts_of(card: PeerCard, url: str, at: int) -> CardFacts:
 
 def _mismatch(card: PeerCard, url: str) -> str:
     """The operator's address is the one that is called; a card that names others is worth a word."""
-    own = urlsplit(url).netloc.lower()
-    others = [one.url for one in card.interfaces if urlsplit(one.url).netloc.lower() not in ("", own)]
+    own = _place(url)
+    others = [one.url for one in card.interfaces if _place(one.url) not in ("", own)]
     if not others:
         return ""
     return f"its card names {shown(others[0])[:200]}; the address of its entry is called all the same"
+
+
+def _place(url: str) -> str:
+    try:
+        return urlsplit(url).netloc.lower()
+    except ValueError:
+        # What leads nowhere is not the address of the entry either.
+        return url
 
 
 def pause_s(refresh_s: float, failures: int, draw: float) -> float:

@@ -116,6 +116,12 @@ class CardDiscovery:
         is_known = False
         try:
             is_known = await self._ask(key)
+        except Exception:
+            # What one agent says must not end the work for all others.
+            is_known = True
+            self._failures[key] = self._failures.get(key, 0) + 1
+            log.exception("catalogue.card_raised agent=%s", key[1])
+            self._catalogue.fail(key, "its card cannot be taken up; the log of the hub says why")
         finally:
             self._asking.pop(key).set()
             self._woken.set()
