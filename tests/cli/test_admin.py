@@ -160,6 +160,9 @@ def test_the_store_of_a_workspace_is_what_its_file_says(
     (workspace / "hub.yaml").write_text("name: x")
     monkeypatch.chdir(tmp_path)
     assert settings_for(str(workspace)).store == f"sqlite:///{workspace}/trunkline.db"
+    # Of the files of a workspace only the list of agents has to be there.
+    (workspace / "hub.yaml").rename(workspace / "agents.yaml")
+    assert settings_for(str(workspace)).store == f"sqlite:///{workspace}/trunkline.db"
     monkeypatch.setenv("TRUNKLINE_STORE", "sqlite:///other.db")
     assert settings_for(None).store == "sqlite:///other.db"
 

@@ -27,6 +27,7 @@ from trunkline.cli.console import print_json
 from trunkline.clock import Ids, now_ms
 from trunkline.config import Settings, load, seconds
 from trunkline.errors import Misuse, StoreInUse, Unreachable
+from trunkline.fleet.catalogue.files import LIST
 from trunkline.fleet.health.routes import health_on_store
 from trunkline.fleet.inbox_store import perform_on_store
 from trunkline.fleet.mount import PREFIX as MOUNTED
@@ -60,7 +61,8 @@ def settings_for(url: str | None) -> Settings:
         Misuse: it is in memory, or the workspace is wrong.
     """
     workspace = Path(url or ".")
-    if (workspace / HUB).is_file():
+    # A list of agents in the folder one stands in may be any, and then the store is a setting.
+    if any([(workspace / name).is_file() for name in ((HUB, LIST) if url else (HUB,))]):
         settings = load({"store": f"sqlite:///{workspace / STORE}", **read_hub(workspace).settings})
     else:
         settings = load({}, {"store": url})
