@@ -30,11 +30,21 @@ agent = Agent("Writer", on_crash="resume")
 @agent.skill
 async def draft(turn: Turn) -> str:
     return "a draft of " + turn.text
+
+counter = Agent("Counter", on_crash="resume")
+
+@counter.skill
+async def count(turn: Turn) -> dict[str, float | None]:
+    return {turn.text: turn.cost_left}
 """
 AGENTS = """
 agents:
   - {name: writer, import: "hub_flow_writer:agent"}
   - {name: release, workflow: workflows/release.json, description: Writes and asks.}
+"""
+COUNTER = """
+agents:
+  - {name: counter, import: "hub_flow_writer:counter"}
 """
 DRAFT: dict[str, Any] = {
     "id": "draft",
@@ -284,6 +294,39 @@ def test_a_chain_of_workflows_and_agents_that_is_a_loop_is_cut(tmp_path: Path) -
             ended = await ask.until(task, lambda one: one["status"]["state"] == "TASK_STATE_FAILED")
             assert "hop_limit" in str(ended["status"]["message"])
             assert len((await ask("GET /api/tasks?agent=loop"))[1]["items"]) == 8
+
+    run(scene())
+
+
+def test_what_a_chain_may_cost_is_shared_by_all_that_a_workflow_has_done(tmp_path: Path) -> None:
+    def count(word: str) -> dict[str, Any]:
+        asked = {"agent_id": "counter", "protocol": "a2a", "input_mapping": {"task": {"literal": word}}}
+        return {"id": word, "type": "agent_delegate", "config": asked}
+
+    nest = {"id": "nest", "type": "subworkflow", "config": {"workflow_ref": "inner", "input_mapping": {}}}
+
+    async def scene() -> None:
+        async with opened(workspace(tmp_path, COUNTER)) as ask:
+            await ask("POST /v1/workflows", {"definition": workflow(count("third"), name="Inner")})
+            whole = workflow(count("first"), ASK, count("second"), nest, count("last"), name="Whole")
+            await ask("POST /v1/workflows", {"definition": whole})
+            await ask("POST /api/agents", {"name": "whole", "workflow": "whole"})
+            await ask.until("GET /api/agents/whole", lambda one: one.get("state") == "ready")
+            place = "/v1/a2a/agents/whole"
+            given = said({}, metadata={"trunkline.chain": {"cost": 1.6}})
+            _, sent = await ask(f"POST {place}/message:send", given)
+            task_id = sent["task"]["id"]
+            # The run is walked anew when it is answered, and knows what it has given away.
+            answer = {"decision": "edit", "data": {"ok": True}}
+            assert (await ask(f"POST /api/inbox/{task_id}", answer))[0] == 200
+            task = await ask.until(
+                f"GET {place}/tasks/{task_id}",
+                lambda one: one["status"]["state"] == "TASK_STATE_COMPLETED",
+            )
+            left = task["artifacts"][0]["parts"][0]["data"]
+            found = {name: round(left[name], 6) for name in ("first", "second", "third", "last")}
+            # What is nested has its share, and gives a half of that.
+            assert found == {"first": 0.8, "second": 0.4, "third": 0.1, "last": 0.1}
 
     run(scene())
 

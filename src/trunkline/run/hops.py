@@ -147,10 +147,23 @@ class Grants(Struct):
         return given if chain.deadline is None else {**given, "deadline": chain.deadline}
 
 
-def handed_on(state: State) -> Metadata:
-    """The chain of a task as it is, for a message by which another task does a part of its own work."""
+def grants_after(state: State, calls: int) -> Grants:
+    """What a run may give that has called so many before, each of which had its half of what was left."""
+    chain = _recorded(state)
+    dollars = None if chain is None else chain.cost
+    return Grants(Bounds(), given=(dollars or 0.0) * (1 - 0.5**calls))
+
+
+def handed_on(state: State, calls: int) -> Metadata:
+    """The chain of a task, for a message by which another task does a part of its own work.
+
+    It is the chain as it is, but for the cost: that is shared with the others that the task called.
+    """
     found = [told for told in (state.message.metadata, state.metadata) if told and KEY in told]
-    return {} if _recorded(state) is None else {KEY: found[0][KEY]}
+    if (chain := _recorded(state)) is None:
+        return {}
+    share = {} if chain.cost is None else {"cost": chain.cost * 0.5 ** (calls + 1)}
+    return {KEY: {**found[0][KEY], **share}}
 
 
 def _refused(reason: str, text: str) -> UnsupportedOperation:

@@ -111,7 +111,7 @@ def agent_request(child: str, effect: Delegate, state: State) -> SendRequest:
     words = next((given[name] for name in _WORDS if isinstance(given.get(name), str)), "")
     parts = (*([Part(text=words)] if words else []), Part(data=given))
     metadata: Metadata = {
-        hops.KEY: hops.Grants(hops.Bounds()).take(state),
+        hops.KEY: hops.grants_after(state, effect.calls).take(state),
         CALL_KEY: to_builtins(Target(effect.node.config["agent_id"])),
     }
     return SendRequest(Message(f"{child}:order", role=Role.USER, parts=parts, metadata=metadata))

@@ -36,7 +36,10 @@ class Perform(Struct, frozen=True):
 
 
 class Delegate(Struct, frozen=True):
-    """An attempt at an `agent_delegate`; `until` is when it is given up, 0 for never."""
+    """An attempt at an `agent_delegate`; `until` is when it is given up, 0 for never.
+
+    `calls` is how many children the run was to have before it.
+    """
 
     node: Node
     visit: int
@@ -46,14 +49,16 @@ class Delegate(Struct, frozen=True):
     correlation: str
     until: int
     span: Span | None
+    calls: int = 0
 
 
 class Nest(Struct, frozen=True):
-    """A run of another workflow, under its own execution id."""
+    """A run of another workflow, under its own execution id; `calls` as with `Delegate`."""
 
     node: Node
     child: str
     input: dict[str, Any]
+    calls: int = 0
 
 
 class Sleep(Struct, frozen=True):

@@ -153,9 +153,10 @@ def _delegate(walk: Walk, node: Node, span: Span | None) -> Steps:
         limit = {} if node.timeout_ms is None else {"timeoutMs": node.timeout_ms, "_until": until}
         again = {"attempt": attempt} if attempt > 1 else {}
         until = walk.event("ActivityRequested", node.id, **asked, **limit, **again).get("_until", until)
-        done = cast(
-            "Done", (yield Delegate(node, visit, attempt, walk.state, given, correlation, until, span))
-        )
+        wanted = Delegate(
+            node, visit, attempt, walk.state, given, correlation, until, span, walk.call()
+        )  # fmt: skip
+        done = cast("Done", (yield wanted))
         if done.by_host:
             walk.hear()
         if done.ok:
@@ -361,7 +362,7 @@ def _subworkflow(walk: Walk, node: Node, span: Span | None) -> Steps:
     walk.command("StartSubworkflow", node.id, **told, childExecutionId=child)
     both = {**told, "parentExecutionId": walk.execution_id, "childExecutionId": child}
     walk.event("SubworkflowStarted", node.id, **both)
-    done = cast("Done", (yield Nest(node, child, given)))
+    done = cast("Done", (yield Nest(node, child, given, walk.call())))
     if not done.ok:
         code = {"_code": done.code} if done.code else {}
         walk.event("SubworkflowCompleted", node.id, **both, failed=True, error=done.error, **code)

@@ -259,7 +259,7 @@ class Run:
         child = run_task_id(effect.child, self._work.tenant)
         message = order.message(f"{child}:order", effect.input)
         # A chain that begins anew with each nested run would never come to its end.
-        metadata = {**(message.metadata or {}), **hops.handed_on(self._state)}
+        metadata = {**(message.metadata or {}), **hops.handed_on(self._state, effect.calls)}
         message = msgspec.structs.replace(message, metadata=metadata)
         await self._open_child(lane, child, parts.agent, SendRequest(message), nested=True)
 

@@ -109,8 +109,8 @@ class Walk:
         self.dropped: list[Lane] = []
         self.clock = clock
         self.visits: dict[str, int] = {}
-        # How many nodes it has come to.
-        self.nodes = 0
+        # How many nodes it has come to, and how many children it was to have.
+        self.nodes = self._calls = 0
         # Since an interrupt was answered every node ends with a checkpoint, until the next word from outside.
         self.resumed = False
         self._check = check
@@ -347,6 +347,11 @@ class Walk:
         """How often the walk has come to a node, with this time."""
         count = self.visits[node] = self.visits.get(node, 0) + 1
         return count
+
+    def call(self) -> int:
+        """How many children the walk was to have before the next, which is counted."""
+        self._calls += 1
+        return self._calls - 1
 
     def hear(self, *, resumed: bool = False) -> None:
         """A word came from outside: what is counted by the calls of callers begins anew."""
