@@ -16,9 +16,10 @@ from trunkline.errors import FlowRefused
 from trunkline.flow.activities.composite import StubActivities
 from trunkline.flow.assembly import FlowEngine
 from trunkline.flow.engine.view import RunView, ShownRow
+from trunkline.flow.forms import ActivitySubmission
 from trunkline.flow.listing import RunListQuery
 from trunkline.flow.local import LocalFlows
-from trunkline.flow.port import ActivitySubmission, FlowCaller
+from trunkline.flow.port import FlowCaller
 from trunkline.run.runner import Runner
 
 INTERRUPT: dict[str, Any] = {

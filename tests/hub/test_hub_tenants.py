@@ -13,6 +13,7 @@ import httpx2
 import pytest
 
 from tests.cli.conftest import Run, trunkline
+from tests.flow.surfaces import ASK, workflow
 from tests.harness import V1, message
 from tests.hub.test_hub import HubProcess, until
 from trunkline.hub.template import write_workspace
@@ -257,6 +258,7 @@ def test_a_limit_that_is_met_is_told_on_every_way_to_ask_for_work(hub: TenantHub
             V1,
         ),
         ("/v1/chat/completions", {"model": "slow", "messages": [{"role": "user", "content": "go"}]}, {}),
+        ("/v1/executions", {"definition": workflow(ASK), "input": {}}, {}),
     ]
     for path, body, headers in sends:
         refused = hub.ask("POST", path, body, **key, **headers)

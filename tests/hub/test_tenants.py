@@ -11,8 +11,10 @@ import msgspec
 import pytest
 
 from tests.conformance.wire.routes import Ask, ask
+from tests.flow.surfaces import workflow
 from tests.flow.test_fetched import CHILD, nesting
 from tests.gateway.model.hub import Caller, opened, run
+from tests.gateway.model.openai_server import ModelServer, Reply
 from tests.harness import params
 from tests.hub.remote_agents import RemoteAgent, RemoteAgents
 from trunkline.fleet.health import fleet_health
@@ -108,6 +110,34 @@ def test_settings_of_a_tenant_have_their_effects_and_only_there(tmp_path: Path) 
             await case()
 
     asyncio.run(whole())
+
+
+def test_kinds_that_a_tenant_may_not_have_are_reached_by_no_workflow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    think = {"id": "think", "type": "llm_call", "config": {"prompt": "go"}}
+
+    async def scene(models: ModelServer) -> None:
+        config = {"baseUrl": models.url, "model": "small"}
+        monkeypatch.setenv("WORKFLOW_ENGINE_LLM_CONFIG", msgspec.json.encode(config).decode())
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+        async with opened(tmp_path, "agents: []", key="operators-key-1") as boss:
+            found: dict[str, tuple[int, Any]] = {}
+            for name, kinds in {"free": None, "plain": ["flow"], "none": ["peer"]}.items():
+                caller = await boss.tenant(name)
+                await boss(f"PATCH /admin/tenants/{name}", {"settings": {"kinds": kinds}})
+                order = {"definition": workflow(think), "input": {}}
+                found[name] = await caller("POST /v1/executions", order)
+            assert found["free"][1]["final_state"] == {"text": "done"}, found
+            status, told = found["plain"]
+            assert (status, told["error"]["code"]) == (422, "COMPOSITE_EXECUTOR_NOT_CONFIGURED"), told
+            assert "the operator sets kinds" in told["error"]["message"]
+            status, told = found["none"]
+            assert (status, told["error"]["code"]) == (403, "AUTH_FORBIDDEN"), told
+            assert len(models.asked) == 1
+
+    with ModelServer(lambda asked: Reply(["done"])) as models:
+        run(scene(models))
 
 
 def test_a_tenant_has_limits_of_alerts_of_its_own(

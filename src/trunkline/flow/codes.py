@@ -74,7 +74,7 @@ def _told(refused: Refused) -> tuple[int, str, dict[str, Any]]:
         case TooLarge():
             return 413, "VALIDATION_ERROR", {}
         case TooManyRequests():
-            return 429, "TOO_MANY_REQUESTS", {}
+            return 429, "TOO_MANY_REQUESTS", {"limit": refused.field} if refused.field else {}
         case Unavailable():
             return 503, "UNAVAILABLE", {}
         case InternalError():

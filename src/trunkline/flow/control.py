@@ -14,6 +14,7 @@ from trunkline.errors import FlowRefused
 from trunkline.flow.definition.signing import SignaturePolicy
 from trunkline.flow.definitions import beside
 from trunkline.flow.forms import (
+    ActivitySubmission,
     CancelForm,
     ListForm,
     ResumeForm,
@@ -25,7 +26,7 @@ from trunkline.flow.forms import (
     read_form,
 )
 from trunkline.flow.listing import RunListQuery
-from trunkline.flow.port import ActivitySubmission, FlowCaller, FlowPort
+from trunkline.flow.port import FlowCaller, FlowPort
 from trunkline.flow.results import RunPage, RunResult, RunStatus
 
 _SPAN = {

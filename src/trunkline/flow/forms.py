@@ -32,6 +32,17 @@ class StartForm(Struct, frozen=True, kw_only=True):
     allow_existing_execution_id: bool = False
 
 
+class ActivitySubmission(Struct, frozen=True, kw_only=True):
+    """The outcome of an activity that the caller did."""
+
+    ok: bool
+    result: Any = None
+    error: str = ""
+    code: str = ""
+    delegate_correlation_id: str = ""
+    external_task_id: str = ""
+
+
 class StatusForm(Struct, frozen=True, kw_only=True):
     """A run that is asked for."""
 

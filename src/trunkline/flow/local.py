@@ -15,7 +15,8 @@ from trunkline.flow.assembly import FlowEngine, NodeExecutors
 from trunkline.flow.definition.signing import SignaturePolicy
 from trunkline.flow.engine.run_messages import Mode
 from trunkline.flow.engine.view import ShownRow
-from trunkline.flow.port import ActivitySubmission, FlowCaller, FlowPort
+from trunkline.flow.forms import ActivitySubmission
+from trunkline.flow.port import FlowCaller, FlowPort
 from trunkline.flow.results import RunResult, RunStatus
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher

@@ -7,7 +7,8 @@ the run as the answer to the question that the run waits with, so that of severa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -27,6 +28,7 @@ from trunkline.flow.engine.run_messages import (
     run_task_id,
 )
 from trunkline.flow.engine.view import RunView, ShownRow
+from trunkline.flow.forms import ActivitySubmission
 from trunkline.flow.listing import RunListQuery, list_runs
 from trunkline.flow.results import CANCELLED, RunPage, RunResult, RunStatus, redacted, run_result, run_status
 from trunkline.flow.state import same_json
@@ -58,15 +60,7 @@ class FlowCaller(Struct, frozen=True):
         return self.owner in (None, run.feed.state.principal)
 
 
-class ActivitySubmission(Struct, frozen=True, kw_only=True):
-    """The outcome of an activity that the caller did."""
-
-    ok: bool
-    result: Any = None
-    error: str = ""
-    code: str = ""
-    delegate_correlation_id: str = ""
-    external_task_id: str = ""
+Admitted = Callable[[FlowCaller], AbstractAsyncContextManager[None] | None]
 
 
 class FoundRun(Struct, frozen=True):
@@ -111,6 +105,8 @@ class FlowPort:
         self._agent = agent
         # Further agents whose tasks are runs: workflows that are agents of a catalogue.
         self.agents = (agent, *also)
+        # Lets a caller have a run started while it is opened; None where nobody counts them.
+        self.admitted: Admitted = lambda caller: None
         self._wait_s = wait_s
         self._views: WeakKeyDictionary[Feed, RunView] = WeakKeyDictionary()
         # Those whose rows somebody follows, as far as they were told.
@@ -132,6 +128,7 @@ class FlowPort:
 
         Raises:
             FlowRefused: the definition breaks a rule, or there is such a run.
+            Refused: the caller may have no run, or not now.
         """
         loaded = await self._read(definition, "VALIDATION_ERROR")
         is_new = not execution_id.strip()
@@ -179,13 +176,14 @@ class FlowPort:
         task_id = run_task_id(order.execution, caller.tenant)
         self.definitions.hold(caller.tenant, loaded)
         request = SendRequest(order.message(f"{task_id}:order", given))
-        feed, ack = self._runner.submit(
-            caller.tenant, caller.principal, request, agent=self._agent, task_id=task_id
-        )
-        try:
-            await ack
-        except (Conflict, Duplicate):
-            return None
+        async with self.admitted(caller) or nullcontext():
+            feed, ack = self._runner.submit(
+                caller.tenant, caller.principal, request, agent=self._agent, task_id=task_id
+            )
+            try:
+                await ack
+            except (Conflict, Duplicate):
+                return None
         return feed
 
     async def status(self, caller: FlowCaller, execution_id: str) -> RunStatus:

@@ -176,10 +176,18 @@ class Quotas:
         Raises:
             TooManyRequests: a limit is met; its name is the field, and nothing is counted.
         """
-        tenant, key = self._of_tenant(order.tenant), self._of_key(order.tenant, order.principal)
-        if tenant is NO_QUOTA is key or (tenant == NO_QUOTA and key == NO_QUOTA):
+        # What the clock asks for is held back by nobody's haste.
+        scheduled = order.trigger.startswith(_SCHEDULED)
+        return self.let_in(order.tenant, order.principal, count, is_hasty=not scheduled)
+
+    def let_in(
+        self, tenant: str, principal: str, count: int = 1, *, is_hasty: bool = True
+    ) -> AbstractAsyncContextManager[None] | None:
+        """The same for work that a principal asks for otherwise; `is_hasty` if it counts for the minute."""
+        own, key = self._of_tenant(tenant), self._of_key(tenant, principal)
+        if own is NO_QUOTA is key or (own == NO_QUOTA and key == NO_QUOTA):
             return None
-        return self._counted(order, count, tenant, key)
+        return self._counted([((tenant, ""), own), ((tenant, principal), key)], count, is_hasty)
 
     def check_known(self, tenant: str, principal: str) -> None:
         """Refuse who is known to have nothing left without asking the store; who passes may be refused later.
@@ -201,12 +209,8 @@ class Quotas:
 
     @asynccontextmanager
     async def _counted(
-        self, order: DispatchOrder, count: int, tenant: TenantQuota, key: TenantQuota
+        self, limits: list[tuple[Payer, TenantQuota]], count: int, is_hasty: bool
     ) -> AsyncGenerator[None]:
-        limits: list[tuple[Payer, TenantQuota]] = [
-            ((order.tenant, ""), tenant),
-            ((order.tenant, order.principal), key),
-        ]
         for payer, quota in limits:
             self._check_day(payer, quota)
         taken: list[Payer] = []
@@ -219,8 +223,7 @@ class Quotas:
                     # Counted twice for a moment, a task may keep another one out; never let one too many in.
                     if before + count + await self._in_work(payer) > quota.concurrent_tasks:
                         raise self._refusal("concurrent_tasks", quota.concurrent_tasks, payer, 1)
-            # What the clock asks for is held back by nobody's haste.
-            if not order.trigger.startswith(_SCHEDULED):
+            if is_hasty:
                 await self._enter(limits, count)
             yield
         finally:

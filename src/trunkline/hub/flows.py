@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from trunkline.config import Settings, environment
+from trunkline.flow.activities.base import Activity, ActivityExecutor, Outcome, failed
 from trunkline.flow.activities.steps import StepRegistry
 from trunkline.flow.assembly import FlowEngine
 from trunkline.flow.definitions import Loaded
@@ -47,8 +48,9 @@ def flows_of(settings: Settings, workspace: Path) -> HostFlows:
     return HostFlows(operator_config(settings.mcp_manifest, settings.flow_steps), workspace)
 
 
-# Whether a tenant has an agent of a name.
+# Whether a tenant has an agent of a name, and whether it may have agents of a kind.
 HasAgent = Callable[[str, str], bool]
+AllowsKind = Callable[[str, str], bool]
 
 
 class NamedAgents:
@@ -62,6 +64,22 @@ class NamedAgents:
         return agent_id if self._has(tenant, agent_id) else None
 
 
+class AllowedActivities:
+    """Has activities done for tenants that may have them: models are for those that may have models."""
+
+    def __init__(self, activities: ActivityExecutor, allows: AllowsKind) -> None:
+        self._activities = activities
+        self._allows = allows
+
+    async def execute(self, activity: Activity) -> Outcome:
+        """See `ActivityExecutor`."""
+        node = activity.node
+        if node.type == "llm_call" and not self._allows(activity.tenant, "model"):
+            text = f"{node.id}: no models for this tenant: the operator sets kinds"
+            return failed("COMPOSITE_EXECUTOR_NOT_CONFIGURED", text)
+        return await self._activities.execute(activity)
+
+
 class HostFlows:
     """The workflows of a host; they are put together anew with each store and runner."""
 
@@ -70,14 +88,16 @@ class HostFlows:
         self._workspace = workspace
         self.api = FlowApi(lambda: self.port, config.signatures, self.resolve)
 
-    def assemble(self, host: Host, has: HasAgent | None = None) -> HostedAgent:
+    def assemble(
+        self, host: Host, has: HasAgent | None = None, allows: AllowsKind = lambda tenant, kind: True
+    ) -> HostedAgent:
         """Begin with a new store, and the agents of a catalogue if it has one; gives whose tasks runs are."""
         self._http_client = SocketHttpClient(Egress(networks=EVERYWHERE))
         self._executors = FlowExecutors(self.config, self._http_client, catalogue=has is not None)
         self._engine = FlowEngine(
             host.store.docs,
             {
-                "activities": self._executors.activities,
+                "activities": AllowedActivities(self._executors.activities, allows),
                 "delegates": self._executors.delegates,
                 "agents": NamedAgents(has or (lambda tenant, name: False)),
             },

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from trunkline.auth.principal import ANONYMOUS, DEFAULT_TENANT, OPERATOR, Princi
 from trunkline.auth.vault import Vault, find_key
 from trunkline.clock import now_ms
 from trunkline.config import Settings, environment, load
-from trunkline.errors import Misuse
+from trunkline.errors import Forbidden, Misuse
 from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.files import CatalogueFiles
 from trunkline.fleet.catalogue.service import CatalogueService
@@ -69,6 +70,7 @@ except ImportError:
     flows = None
 
 if TYPE_CHECKING:
+    from trunkline.flow.port import FlowCaller
     from trunkline.hub.models import HostModels
 
 log = logging.getLogger("trunkline.hub")
@@ -157,11 +159,14 @@ class Hub:
         self._service = self._kept(host, vault)
         clients = self._service.clients
         fleet = CatalogueFleet(self.catalogue, self._health.records)
-        dispatcher = Dispatcher(runner, fleet, self._policy(), admitted=self._quotas(host).admitted)
+        quotas = self._quotas(host)
+        dispatcher = Dispatcher(runner, fleet, self._policy(), admitted=quotas.admitted)
         self.carried.assemble(runner, host.executors, host.sites, host.settings, clients)
         self.carried.open_by(partial(opening, dispatcher))
         if self._flows is not None:
-            self.carried.run_flows(self._flows, self._flows.assemble(host, self.carried.has))
+            runs = self._flows.assemble(host, self.carried.has, self._tenants.allows)
+            self._flows.port.admitted = partial(self._admitted_run, quotas)
+            self.carried.run_flows(self._flows, runs)
         self.carried.run_models(partial(self._load_models, host))
         self._own = Fetcher(Egress(networks=EVERYWHERE), timeout_s=host.settings.push_timeout)
         self._notifications = self._notified(host, vault, dispatcher)
@@ -242,6 +247,12 @@ class Hub:
         )
         host.sites.refuse_work_by(made.check_known)
         return made
+
+    def _admitted_run(self, quotas: Quotas, caller: FlowCaller) -> AbstractAsyncContextManager[None] | None:
+        """Let a run of a workflow be started that is no agent of the catalogue."""
+        if not self._tenants.allows(caller.tenant, "flow"):
+            raise Forbidden("no workflows for this tenant: the operator sets kinds")
+        return quotas.let_in(caller.tenant, caller.principal)
 
     def _own_cards(self, tenant: str) -> Cards | None:
         return self._front.cards(tenant) if self.shared else None

@@ -18,8 +18,9 @@ from trunkline.flow.delegates.mock import MockDelegate
 from trunkline.flow.engine.rows import is_command
 from trunkline.flow.engine.run_messages import run_task_id
 from trunkline.flow.engine.view import ShownRow
+from trunkline.flow.forms import ActivitySubmission
 from trunkline.flow.local import LocalFlows
-from trunkline.flow.port import ActivitySubmission, FlowCaller
+from trunkline.flow.port import FlowCaller
 from trunkline.flow.results import RunResult
 from trunkline.log.events import FlowRow, FlowRows
 

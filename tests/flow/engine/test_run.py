@@ -18,8 +18,8 @@ from trunkline.flow.activities.base import Outcome
 from trunkline.flow.engine import run
 from trunkline.flow.engine.run_messages import run_task_id
 from trunkline.flow.engine.view import ShownRow
+from trunkline.flow.forms import ActivitySubmission
 from trunkline.flow.local import LocalFlows, RunHandle
-from trunkline.flow.port import ActivitySubmission
 from trunkline.log.events import Chunk, Parked, Status
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.node import HostedAgent, Limits

@@ -29,6 +29,7 @@ class Activity(Struct, frozen=True):
     state: dict[str, Any]
     timeout_ms: int | None = None
     attempt: int = 1
+    tenant: str = ""
 
 
 class DelegateOrder(Struct, frozen=True):

@@ -181,7 +181,9 @@ class Run:
 
     async def _perform(self, effect: Perform) -> Done:
         node = effect.node
-        activity = Activity(self._order.execution, node, effect.state, node.timeout_ms, effect.attempt)
+        activity = Activity(
+            self._order.execution, node, effect.state, node.timeout_ms, effect.attempt, self._work.tenant
+        )
         outcome = await self._within(self._parts.activities.execute(activity), node.timeout_ms)
         if node.type == "llm_call" and outcome.code == "LLM_OUTPUT_VALIDATION_FAILED":
             outcome = msgspec.structs.replace(outcome, code="OUTPUT_SCHEMA_VIOLATION")
