@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,13 @@ async def hold(turn: Turn) -> str:
 @agent.skill
 async def fail(turn: Turn) -> str:
     raise RuntimeError("no")
+"""
+LONG = """
+@agent.skill
+async def last(turn: Turn) -> str:
+    import asyncio
+    await asyncio.Event().wait()
+    return "never"
 """
 
 
@@ -138,6 +146,37 @@ def test_kinds_that_a_tenant_may_not_have_are_reached_by_no_workflow(
 
     with ModelServer(lambda asked: Reply(["done"])) as models:
         run(scene(models))
+
+
+def test_what_was_taken_is_known_again_at_a_limit_that_is_met(tmp_path: Path) -> None:
+    (tmp_path / "settings_agent_5.py").write_text(LOCAL + LONG)
+
+    async def scene() -> None:
+        agents = AGENTS.replace("settings_agent", "settings_agent_5")
+        async with opened(tmp_path, agents, key="operators-key-1") as boss:
+            caller = await boss.tenant("noisy")
+            await boss("PATCH /admin/tenants/noisy", {"quota": {"concurrent_tasks": 1}})
+            await caller.ready("local")
+            place = "POST /v1/a2a/agents/local/message:send"
+            named: Any = {"messageId": str(uuid.uuid4()), "metadata": {"skillHint": "last"}}
+            body = params("go", wait=False, **named)
+            first = (await caller(place, body))[1]["task"]["id"]
+            # The same is its task, also where several are meant; anything else is too much.
+            status, again = await caller(place, body)
+            assert (status, again["task"]["id"]) == (200, first)
+            other = params("go", wait=False, **{**named, "messageId": str(uuid.uuid4())})
+            assert (await caller(place, other))[0] == 429
+            assert (await caller(place, params("else", wait=False, **named)))[0] == 429
+            await caller(f"POST /v1/a2a/agents/local/tasks/{first}:cancel", {})
+            order = {"skill": "last", "targets": ["all"], "message": "go", "correlationId": "c-1"}
+            _, opened_now = await caller("POST /api/dispatch", order)
+            status, known = await caller("POST /api/dispatch", order)
+            assert status == 200, known
+            ids = [[one["taskId"] for one in told["tasks"]] for told in (opened_now, known)]
+            assert ids[0] == ids[1] and len(ids[0]) == 1
+            assert (await caller("POST /api/dispatch", {**order, "correlationId": "c-2"}))[0] == 429
+
+    run(scene())
 
 
 def test_a_tenant_has_limits_of_alerts_of_its_own(

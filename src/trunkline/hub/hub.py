@@ -163,10 +163,7 @@ class Hub:
         dispatcher = Dispatcher(runner, fleet, self._policy(), admitted=quotas.admitted)
         self.carried.assemble(runner, host.executors, host.sites, host.settings, clients)
         self.carried.open_by(partial(opening, dispatcher))
-        if self._flows is not None:
-            runs = self._flows.assemble(host, self.carried.has, self._tenants.allows)
-            self._flows.port.admitted = partial(self._admitted_run, quotas)
-            self.carried.run_flows(self._flows, runs)
+        self._run_flows(host, quotas)
         self.carried.run_models(partial(self._load_models, host))
         self._own = Fetcher(Egress(networks=EVERYWHERE), timeout_s=host.settings.push_timeout)
         self._notifications = self._notified(host, vault, dispatcher)
@@ -247,6 +244,13 @@ class Hub:
         )
         host.sites.refuse_work_by(made.check_known)
         return made
+
+    def _run_flows(self, host: Host, quotas: Quotas) -> None:
+        if self._flows is None:
+            return
+        runs = self._flows.assemble(host, self.carried.has, self._tenants.allows)
+        self._flows.port.admitted = partial(self._admitted_run, quotas)
+        self.carried.run_flows(self._flows, runs)
 
     def _admitted_run(self, quotas: Quotas, caller: FlowCaller) -> AbstractAsyncContextManager[None] | None:
         """Let a run of a workflow be started that is no agent of the catalogue."""

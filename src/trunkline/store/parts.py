@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from trunkline.errors import Conflict
+from trunkline.errors import Conflict, Duplicate
 from trunkline.log.compact import Append, compact
 from trunkline.log.encoding import DECODE_ERRORS, decode, encode, placed
 from trunkline.log.events import Compacted, spanned
@@ -84,6 +84,11 @@ class Heads(StorePart):
         given = filters(where)
         ((count,),) = await self._database.rows_of(self._filtered("count_heads", given), tenant, **given)
         return count
+
+    async def duplicate(self, tenant: str, key: str) -> Duplicate | None:
+        """What an append with this dedup key would be refused with now."""
+        rows = await self._database.rows("find_key", tenant, key=key, now=self._database.now_ms())
+        return Duplicate(*rows[0]) if rows else None
 
     def _list_of(self, given: Mapping[str, object]) -> str:
         """The statement of a list: each database has its own for what it would sort out of all tasks."""

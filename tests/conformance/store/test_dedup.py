@@ -40,6 +40,18 @@ def test_the_same_key_names_the_task_and_seq_that_has_it(run, store):
     assert (found.task_id, found.seq, found.digest) == ("t1", 2, b"digest")
 
 
+def test_what_a_key_stands_for_can_be_asked_by_its_tenant(run, store):
+    async def case():
+        await add(store, "t1", key(), events=2)
+        await add(store, "t2", key("short", life=0))
+        asked = [(A, "k"), (A, "short"), (A, "other"), (B, "k")]
+        return [await store.heads.duplicate(*one) for one in asked]
+
+    first, *others = run(case())
+    assert (first.task_id, first.seq, first.digest) == ("t1", 2, b"digest")
+    assert others == [None] * 3
+
+
 def test_the_digest_is_the_recorded_one(run, store):
     async def case():
         await add(store, "t1", key(digest=b"\x00\xff"))

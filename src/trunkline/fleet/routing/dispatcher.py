@@ -21,6 +21,7 @@ from trunkline.errors import (
     ContentTypeNotSupported,
     Duplicate,
     InvalidParams,
+    TooManyRequests,
     Unavailable,
     UnsupportedOperation,
 )
@@ -126,6 +127,7 @@ class Dispatcher:
         self._chance = chance
         store = runner.tasks.store
         self._journals = Journals(store.docs)
+        self._heads = store.heads
         self._guards = Guards(store.heads, self._journals)
         self._storm = Storm()
         # By tenant, agent and skill, with what they were made of.
@@ -152,13 +154,31 @@ class Dispatcher:
         counted = self._admitted(order, max(1, len(targets)))
         if counted is None:
             return await self._each(order, targets, task_id, rest_s)
-        async with counted:
-            return await self._each(order, targets, task_id)
+        try:
+            async with counted:
+                return await self._each(order, targets, task_id)
+        except TooManyRequests:
+            known = await self._repeated(order, targets)
+            if not known:
+                raise
+            return known
+
+    async def _repeated(self, order: DispatchOrder, targets: tuple[str, ...]) -> list[Dispatched]:
+        """The tasks that the very same order became before; none if it is new."""
+        parts = [_part(order, name) for name in targets] if _is_shared(order, targets) else [order]
+        found: list[Dispatched] = []
+        for one in parts:
+            dedup = _dedup(one)
+            earlier = None if dedup is None else await self._heads.duplicate(order.tenant, dedup.key)
+            if dedup is None or earlier is None or earlier.digest != dedup.digest or not earlier.task_id:
+                return []
+            found.append(await self._known(order.tenant, earlier.task_id))
+        return found
 
     async def _each(
         self, order: DispatchOrder, targets: tuple[str, ...], task_id: str, rest_s: float = 0.0
     ) -> list[Dispatched]:
-        if len(targets) < 2 and ALL not in order.targets:
+        if not _is_shared(order, targets):
             return [await self._one(order, "".join(targets), task_id, rest_s)]
         if not targets:
             task_id = task_id or self._runner.ids.new()
@@ -351,6 +371,11 @@ class Dispatcher:
         )
         about = {"refusal": routed.refusal, "skill": order.skill[:_LONGEST], "target": target[:_LONGEST]}
         await self._journals.add(order.tenant, HUB, JournalRow(now, "storm", about))
+
+
+def _is_shared(order: DispatchOrder, targets: tuple[str, ...]) -> bool:
+    """Whether an order is one for several, each of whom has a part of it."""
+    return len(targets) > 1 or ALL in order.targets
 
 
 def _part(order: DispatchOrder, target: str) -> DispatchOrder:

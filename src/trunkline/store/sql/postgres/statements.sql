@@ -113,6 +113,11 @@ FROM unnest(:task_ids::text[], :tenants::text[], :expected::bigint[], :marks::bi
     ) AS d ON true
 ORDER BY w.n;
 
+-- name: find_key
+SELECT d.task_id, d.seq, d.digest
+FROM dedup AS d
+WHERE d.tenant = :tenant AND d.key = :key AND d.expires_at > coalesce(:now::bigint, now_ms());
+
 -- name: drop_key
 DELETE FROM dedup
 WHERE tenant = :tenant AND key = :key AND expires_at <= coalesce(:now::bigint, now_ms());

@@ -13,6 +13,11 @@ FROM wanted
     CROSS JOIN dedup AS d ON d.tenant = wanted.tenant AND d.key = wanted.key
     LEFT JOIN tasks AS t ON t.num = d.task;
 
+-- name: find_key
+SELECT coalesce(t.task_id, ''), d.seq, d.digest
+FROM dedup AS d LEFT JOIN tasks AS t ON t.num = d.task
+WHERE d.tenant = :tenant AND d.key = :key AND d.expires_at > :now;
+
 -- name: add_events
 INSERT INTO events (id, task, seq, at, body) VALUES (?, ?, ?, ?, ?);
 
