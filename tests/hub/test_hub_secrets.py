@@ -293,3 +293,73 @@ def test_gw_05_whoever_makes_a_card_and_raises_a_secret_tells_it_nobody(
     assert "canary-of-a-module" not in caplog.text + "".join(said)
     # Said once, whatever else comes and goes.
     assert caplog.text.count("agent.unloaded agent=by_card") == 1
+
+
+PARROT = "canary-that-is-repeated-3e0c"
+PARROTS = """
+agents:
+  - {name: polly, url: "URL", auth: {scheme: bearer, credentialsEnv: T_PARROT}}
+  - {name: lori, url: "URL", apiKeyEnv: T_PARROT}
+  - {name: thinker, model: "openai:small", baseUrl: "URL/refused", apiKeyEnv: T_PARROT}
+"""
+
+
+async def parrot(scope: Any, receive: Any, send: Any) -> None:
+    """An agent and a server of models that repeat the key they were shown, wherever they may say something."""
+    if scope["type"] == "lifespan":
+        while True:
+            kind = (await receive())["type"]
+            await send({"type": f"{kind}.complete"})
+            if kind == "lifespan.shutdown":
+                return
+    sent = {name.decode(): value.decode() for name, value in scope["headers"]}
+    key = sent.get("x-api-key") or sent.get("authorization", "").removeprefix("Bearer ")
+    url = f"http://{sent['host']}"
+    asked = json.loads((await receive())["body"] or b"{}")
+    text = str(asked.get("params", {}).get("message", {}).get("parts"))
+    skill = {"id": "say", "name": "say", "description": f"I know {key}", "tags": [key]}
+    card = {
+        "name": "parrot", "description": f"my key is {key}", "version": key, "capabilities": {"streaming": True},
+        "supportedInterfaces": [{"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}],
+        "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"], "skills": [skill],
+    }  # fmt: skip
+    envelope = {"jsonrpc": "2.0", "id": asked.get("id")}
+    error = {**envelope, "error": {"code": -32602, "message": f"no, {key}"}}
+    said = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": f"yes, {key}"}]}
+    status, kind, told = 200, b"application/json", json.dumps(error)
+    if scope["method"] == "GET":
+        told = json.dumps(card)
+    elif "stream" in text:
+        kind, told = b"text/event-stream", f"data: {told}\n\n"
+    elif "refuse" in text or "refused" in scope["path"]:
+        status, told = 401, json.dumps({"error": {"message": f"not with {key}"}})
+    elif "answer" in text:
+        told = json.dumps({**envelope, "result": {"message": said}})
+    headers = [(b"content-type", kind), (b"www-authenticate", f"Bearer {key}".encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": told.encode()})
+
+
+def test_a_key_that_its_agent_repeats_is_told_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("T_PARROT", PARROT)
+    caplog.set_level("DEBUG")
+    heard: list[str] = []
+
+    async def scene(url: str) -> None:
+        async with opened(tmp_path, PARROTS.replace("URL", url), T_PARROT=PARROT) as caller:
+            for name in ("polly", "lori"):
+                heard.append(str(await caller.ready(name)))
+                assert "my key is ***" in heard[-1]
+                heard.append(str(await caller(f"GET /v1/a2a/agents/{name}/agent-card.json")))
+                for text in ("error", "stream", "refuse", "answer"):
+                    heard.append(str(await caller.say(name, text)))
+                assert "yes, ***" in heard[-1]
+            await caller.ready("thinker")
+            heard.append(str(await caller.say("thinker", "go")))
+
+    with BackgroundServer(parrot) as url:
+        run(scene(url))
+    assert "model.failed" in caplog.text
+    assert PARROT not in caplog.text + "".join(heard)

@@ -21,6 +21,7 @@ from trunkline.config import Secret, environment
 from trunkline.errors import Misuse
 from trunkline.net.egress import target
 from trunkline.net.http import HttpClient, HttpRequest, HttpResponse
+from trunkline.net.redacted import credentials_in, redacted
 from trunkline.wire.peer_card import PeerCard, PeerScheme
 
 log = logging.getLogger("trunkline.client")
@@ -55,8 +56,8 @@ class FixedHeaders:
 
     async def send_authorized(self, request: HttpRequest, http_client: HttpClient) -> HttpResponse:
         """See `Auth`."""
-        shown = [(name, value.reveal()) for name, value in self._headers]
-        return await http_client.open(_with(request, *shown))
+        shown = tuple([(name, value.reveal()) for name, value in self._headers])
+        return redacted(await http_client.open(_with(request, *shown)), *credentials_in(shown))
 
 
 class Bearer(FixedHeaders):
@@ -98,15 +99,19 @@ class ApiKey:
 
     async def send_authorized(self, request: HttpRequest, http_client: HttpClient) -> HttpResponse:
         """See `Auth`."""
-        name, key = self.name or API_KEY, self._key.reveal()
+        key = self._key.reveal()
+        return redacted(await http_client.open(self._shown(request, key)), key)
+
+    def _shown(self, request: HttpRequest, key: str) -> HttpRequest:
+        name = self.name or API_KEY
         if self.place == "header":
-            return await http_client.open(_with(request, (name, key)))
+            return _with(request, (name, key))
         pair = f"{quote(name, safe='')}={quote(key, safe='')}"
         if self.place == "cookie":
-            return await http_client.open(_with(request, ("cookie", pair)))
+            return _with(request, ("cookie", pair))
         url, mark, rest = request.url.partition("#")
         url = f"{url}{'&' if '?' in url else '?'}{pair}{mark}{rest}"
-        return await http_client.open(msgspec.structs.replace(request, url=url))
+        return msgspec.structs.replace(request, url=url)
 
 
 class Unset(FixedHeaders):

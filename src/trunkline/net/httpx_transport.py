@@ -15,6 +15,7 @@ import httpx2
 from trunkline.errors import TimedOut, Unreachable
 from trunkline.net.egress import shown
 from trunkline.net.http import HttpClient, HttpRequest, HttpResponse
+from trunkline.net.redacted import credentials_in, redacted
 
 log = logging.getLogger("trunkline.net")
 ANSWER_BYTES = 64 << 20
@@ -49,6 +50,8 @@ class HttpxTransport(httpx2.AsyncBaseTransport):
                 response = await self._client.open(HttpRequest(request.method, url, headers, body or None))
         except (TimeoutError, Unreachable) as error:
             raise _failure(error, request) from error
+        # What a provider says of a key that it refuses goes into the log.
+        response = redacted(response, *credentials_in(headers))
         stream = BoundedStream(response, request, read_s)
         return httpx2.Response(response.status, headers=response.headers, stream=stream, request=request)
 

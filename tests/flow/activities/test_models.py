@@ -69,6 +69,7 @@ async def test_an_answer_that_never_fits_fails_after_one_repair() -> None:
     [
         (None, "nobody answers"),
         ((500, "it burns"), "HTTP 500: it burns"),
+        ((401, "sk-test is no key"), "HTTP 401: *** is no key"),
         ((200, "no json"), "no message"),
         ((200, '{"choices": []}'), "no message"),
     ],

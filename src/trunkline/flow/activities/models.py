@@ -16,6 +16,7 @@ from trunkline.errors import Unreachable
 from trunkline.flow.activities.base import Activity, Outcome, failed
 from trunkline.net.egress import shown
 from trunkline.net.http import HttpClient, HttpRequest
+from trunkline.net.redacted import HIDDEN
 
 DEFAULT_URL = "https://api.openai.com/v1"
 DEFAULT_KEY = KeyReference(env="OPENAI_API_KEY")
@@ -140,7 +141,7 @@ class _Asking:
         except Unreachable as error:
             return failed("LLM_PROVIDER_ERROR", f"{place}: {error}")
         if not answer.ok:
-            said = answer.body.decode(errors="replace")[:_EXCERPT]
+            said = answer.body.decode(errors="replace").replace(self._key, HIDDEN)[:_EXCERPT]
             return failed("LLM_PROVIDER_ERROR", f"{place}: HTTP {answer.status}: {said}")
         try:
             found = msgspec.json.decode(answer.body, type=_ModelCompletion)
