@@ -134,6 +134,54 @@ def test_gw_16_the_history_is_cut_as_asked_and_artifacts_come_along(durable: Dur
     assert cut(2)["history"] == whole["history"][-2:]
 
 
+def test_gw_17_a_walk_over_the_tasks_of_an_agent_finds_each_once(durable: Durable) -> None:
+    def listed(**query: Any) -> Any:
+        return durable.call("poller", "ListTasks", query)
+
+    def walk(**query: Any) -> list[Any]:
+        found, token = list[Any](), ""
+        while True:
+            page = listed(**query, pageToken=token)["result"]
+            found += page["tasks"]
+            token = page["nextPageToken"]
+            if not token:
+                return found
+
+    def send(number: int) -> str:
+        body = {"message": message(f"quick {number}", contextId=f"walk-{number % 2}")}
+        return durable.call("poller", "SendMessage", body)["result"]["task"]["id"]
+
+    with ThreadPoolExecutor(8) as callers:
+        made = [*callers.map(send, range(250))]
+    contexts = [walk(pageSize=37, contextId=f"walk-{number}") for number in range(2)]
+    for number, found in enumerate(contexts):
+        assert sorted(one["id"] for one in found) == sorted(made[number::2])
+        moments = [one["status"]["timestamp"] for one in found]
+        assert moments == sorted(moments, reverse=True)
+        assert not any("artifacts" in one for one in found)
+    wanted = {"contextId": "walk-0", "status": COMPLETED}
+    assert listed(**wanted)["result"]["totalSize"] == 125
+    assert listed(**{**wanted, "status": "TASK_STATE_FAILED"})["result"]["tasks"] == []
+    since = contexts[0][9]["status"]["timestamp"]
+    after = walk(**wanted, statusTimestampAfter=since, pageSize=4, includeArtifacts=True)
+    assert [one["id"] for one in after] == [
+        one["id"] for one in contexts[0] if one["status"]["timestamp"] >= since
+    ]
+    assert all(one["artifacts"] for one in after)
+    assert [code_of(listed(pageSize=size)) for size in (0, 101)] == [-32602] * 2
+
+
+def test_gw_39_what_is_too_large_too_deep_or_too_long_is_refused_and_others_are_served(
+    durable: Durable,
+) -> None:
+    long = b'{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"x":"%s"}}' % (b"x" * (33 << 20))
+    assert post(durable, long, **V1).status_code == 413
+    deep = b'{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":' + b"[" * 100_000 + b"]" * 100_000
+    assert code_of(post(durable, deep + b"}", **V1).json()) in (-32700, -32600)
+    assert post(durable, b"{}", **V1, **{"X-Long": "x" * (1 << 20)}).status_code == 431
+    assert plain_state(durable.call("poller", "SendMessage", params("quick again"))["result"]["task"])
+
+
 def test_gw_18_gw_19_gw_20_gw_21_gw_23_readers_of_one_task_see_the_same_to_its_end(durable: Durable) -> None:
     task_id, work = durable.begun("streamer", "followed")
     with ExitStack() as stack, ExitStack() as left:
