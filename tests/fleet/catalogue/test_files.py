@@ -208,6 +208,10 @@ def test_agents_elsewhere_by_name_in_json(tmp_path: Path) -> None:
         '{"agents": {"one": {"url": "https://one.example", "auth": {"token_env": "TOKEN"}},'
         ' "two": {"url": "https://two.example", "auth": {"type": "bearer", "token": "s3cret"}},'
         ' "three": {"url": "https://three.example", "auth": {"type": "digest", "token": "s3cret"}},'
+        ' "login": {"url": "https://login.example", "auth": {"type": "oauth2", "token_env": "TOKEN",'
+        ' "tokenUrl": "https://login.example/token", "clientId": "me"}},'
+        ' "unset": {"url": "https://five.example", "auth": {"token_env": "NOWHERE"}},'
+        ' "wrong": {"url": "https://six.example", "auth": {"token_env": "TOKEN", "tokenEnv": "TOKEN"}},'
         ' "four": {}}}',
     )
     at.files.start()
@@ -215,7 +219,13 @@ def test_agents_elsewhere_by_name_in_json(tmp_path: Path) -> None:
     assert one.peer is not None and one.peer.bearer_env == "TOKEN" and one.owner == "file"
     assert two.peer is not None and two.peer.headers == {"Authorization": "Bearer s3cret"}
     assert "s3cret" not in repr(two)
-    assert "auth.scheme" in three.fault and "s3cret" not in three.fault
+    assert "auth.type" in three.fault and "s3cret" not in three.fault
+    # Faults call members what the file calls them.
+    assert at.entries["unset"].fault.endswith("auth.token_env: the variable NOWHERE is not set")
+    assert at.entries["unset"].peer is None
+    assert "auth.tokenEnv" in at.entries["wrong"].fault
+    login = at.entries["login"].peer
+    assert login is not None and login.login is not None and login.login.client_id == "me"
     assert "a2a_agents.json" in four.fault
     at.write("a2a_agents.json", '{"agents": [')
     at.files.check()

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec.structs import replace
+
 from trunkline.errors import InvalidParams, Misuse
 from trunkline.fleet.catalogue.entry import EVERY_TENANT, NAME, RESERVED, Entry, faulty_entry
 from trunkline.fleet.catalogue.entry_reader import Variable, read_entry
@@ -19,6 +21,8 @@ from trunkline.yaml_reader import YamlPosition, read_text, read_yaml
 
 log = logging.getLogger("trunkline.fleet")
 LIST, FOLDER = "agents.yaml", "agents.d"
+# What members of `auth` are called where agents stand by name.
+_REMOTE_NAMES = {"scheme": "type", "credentialsEnv": "token_env"}
 # Agents elsewhere by name, as other gateways have them in such a file.
 REMOTE = "a2a_agents.json"
 # In the place of `agents.yaml` where it is set.
@@ -182,10 +186,19 @@ def _remote(document: object, top: YamlPosition, variable: Variable) -> list[Ent
         raise Misuse(f"{top('agents')}: agents is an object of entries by name")
     at = top.child("agents") or top
     named = cast("dict[str, object]", listed)
-    return [
+    found = [
         _entry(_from_remote(name, raw), at.child(name) or at, variable, searches=False)
         for name, raw in named.items()
     ]
+    return [_told(entry) for entry in found]
+
+
+def _told(entry: Entry) -> Entry:
+    """An entry whose fault calls its members what its own file calls them."""
+    fault = entry.fault
+    for ours, theirs in _REMOTE_NAMES.items():
+        fault = fault.replace(f"auth.{ours}", f"auth.{theirs}")
+    return replace(entry, fault=fault) if entry.fault else entry
 
 
 def _from_remote(name: str, raw: object) -> object:
@@ -201,8 +214,9 @@ def _from_remote(name: str, raw: object) -> object:
     if isinstance(token, str) and token and shown.get("type", "bearer") == "bearer":
         del rest["auth"]
         return {**rest, "headers": {"Authorization": f"Bearer {token}"}}
+    others = {name: value for name, value in shown.items() if name not in ("type", "token", "token_env")}
     named = {"scheme": shown.get("type", "bearer"), "credentialsEnv": shown.get("token_env", "")}
-    return {**rest, "auth": named}
+    return {**rest, "auth": {**others, **named}}
 
 
 def merged(parsed: Mapping[str, list[Entry]], faults: Mapping[str, str]) -> list[Entry]:
