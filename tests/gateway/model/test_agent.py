@@ -137,6 +137,7 @@ class Life:
     def __init__(self, store: Mortal) -> None:
         self.store = store
         self.paid: list[str] = []
+        self.page = ""
         self.fetched: list[str] = []
         # By task, what it was allowed to cost.
         self.shares: dict[str, float | None] = {}
@@ -157,10 +158,12 @@ class Life:
             (asked,) = [part for part in messages[0].parts if isinstance(part, UserPromptPart)]
             self.paid.append(str(asked.content))
             yield {
-                0: DeltaToolCall(name="write", json_args='{"path": "a", "text": "b"}'),
-                1: DeltaToolCall(name="agent", json_args='{"name": "writer", "message": "go"}'),
-                2: DeltaToolCall(name="a2a", json_args='{"line": "card peer"}'),
-                3: DeltaToolCall(name="a2a", json_args='{"line": "call peer now"}'),
+                # The first, so that nothing is written while it is under way.
+                0: DeltaToolCall(name="fetch", json_args=f'{{"url": "{self.page}"}}'),
+                1: DeltaToolCall(name="write", json_args='{"path": "a", "text": "b"}'),
+                2: DeltaToolCall(name="agent", json_args='{"name": "writer", "message": "go"}'),
+                3: DeltaToolCall(name="a2a", json_args='{"line": "card peer"}'),
+                4: DeltaToolCall(name="a2a", json_args='{"line": "call peer now"}'),
             }
         else:
             yield "|".join(
@@ -169,7 +172,7 @@ class Life:
 
     def skill(self, folder: Path) -> Any:
         """What the agent does, by an entry that may do all this."""
-        entry = ModelEntry(model="any:thing", capabilities=("/write", "/agent", "/a2a"))
+        entry = ModelEntry(model="any:thing", capabilities=("/write", "/agent", "/a2a", "/fetch"))
         made = parts(FunctionModel(stream_function=self.words), folder)
         known = [listed("writer"), listed("peer", Peer(url="http://localhost"))]
         whole = replace(made, agents=lambda _: known, fetcher=lambda _: Pages(self))
@@ -186,6 +189,7 @@ def test_whichever_append_is_the_last_the_model_and_the_agent_that_it_asks_are_a
         store = Mortal(deadly)
         await store.open()
         life = Life(store)
+        life.page = page
         chat = life.skill(tmp_path)
         told = replace(said("look"), parts=(Part(text="look"), Part(url=page)), metadata=CHAIN)
         async with calling(chat, app, life.near, store=store) as first:
@@ -203,10 +207,12 @@ def test_whichever_append_is_the_last_the_model_and_the_agent_that_it_asks_are_a
             assert feed.state.state is TaskState.COMPLETED, (deadly, feed.state.status_message)
             artifacts = {one.name: one for one in feed.state.task().artifacts}
             answered = str(artifacts["response"].parts[0].text).split("|")
-            assert answered[:2] == ["a has 1 bytes.", "a verse"], deadly
-            assert answered[2].startswith("[/a2a card peer]\nname: peer"), deadly
-            assert answered[3] == "[/a2a call peer]\nfrom afar\n[END A2A]", deadly
-            assert (life.fetched, elsewhere) == ([page], ["now"] * deadly), deadly
+            assert answered[0].startswith("x" * 1000), deadly
+            assert answered[1:3] == ["a has 1 bytes.", "a verse"], deadly
+            assert answered[3].startswith("[/a2a card peer]\nname: peer"), deadly
+            assert answered[4] == "[/a2a call peer]\nfrom afar\n[END A2A]", deadly
+            # The file of the caller, and what the model looked up.
+            assert (life.fetched, elsewhere) == ([page] * 2, ["now"] * deadly), deadly
             assert len(life.paid) == 1 and "x" * 5000 in life.paid[0], deadly
             # A task that is asked twice would have another share of what is left.
             (share,) = life.shares.values()
