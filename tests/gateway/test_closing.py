@@ -11,8 +11,12 @@ import pytest
 
 from tests.conformance.wire.routes import Ask, ask
 from trunkline.auth import identity
+from trunkline.errors import Unreachable
 from trunkline.gateway import closing
+from trunkline.http import mounts
 from trunkline.hub.hub import Hub
+from trunkline.net.http import HttpRequest
+from trunkline.net.in_process import InProcessHttpClient
 
 OPERATOR = (b"x-api-key", b"operators-key-1")
 AGENTS = "agents:\n  - {name: local, import: 'closing_agent:agent', tenants: all}\n"
@@ -91,6 +95,34 @@ def test_a_stream_hears_of_the_cancel_and_a_deleted_tenant_leaves_only_the_audit
 
     async def whole() -> None:
         async with asyncio.timeout(60), hub.host.lifespan():
+            await case()
+
+    asyncio.run(whole())
+
+
+def test_a_reader_of_no_task_is_cut_off_without_waiting_for_the_next_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mounts, "WATCH_S", 3600.0)
+    (tmp_path / "agents.yaml").write_text("agents: []\n")
+    hub = Hub(tmp_path, {"store": "memory:", "keys": (OPERATOR[1].decode(),), "log_level": "error"}, {})
+
+    async def case() -> None:
+        made = await ask(hub.host, Ask("", "POST", "/admin/tenants", b'{"name": "acme"}'), OPERATOR)
+        headers = (
+            ("x-api-key", msgspec.json.decode(made.body)["token"]),
+            ("accept", "text/event-stream"),
+        )
+        topics = HttpRequest("GET", "http://localhost/api/bus/subscribe?topic=%23", headers)
+        reader = await InProcessHttpClient(hub.host).open(topics)
+        assert reader.status == 200
+        await ask(hub.host, Ask("", "PATCH", "/admin/tenants/acme", b'{"disabled": true}'), OPERATOR)
+        with pytest.raises(Unreachable, match="ends too soon"):
+            await reader.read(1 << 20)
+        await reader.close()
+
+    async def whole() -> None:
+        async with asyncio.timeout(30), hub.host.lifespan():
             await case()
 
     asyncio.run(whole())
