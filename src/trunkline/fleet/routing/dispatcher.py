@@ -170,7 +170,7 @@ class Dispatcher:
         for one in parts:
             dedup = _dedup(one)
             earlier = None if dedup is None else await self._heads.duplicate(order.tenant, dedup.key)
-            if dedup is None or earlier is None or earlier.digest != dedup.digest or not earlier.task_id:
+            if earlier is None or not earlier.task_id or _is_other(earlier, dedup):
                 return []
             found.append(await self._known(order.tenant, earlier.task_id))
         return found
@@ -304,7 +304,7 @@ class Dispatcher:
             if not feed.state.seq:
                 await opened
         except Duplicate as earlier:
-            if dedup is None or earlier.digest != dedup.digest:
+            if _is_other(earlier, dedup):
                 raise InvalidParams(
                     "this key or correlation id was used for other work; use a fresh one",
                     field="correlationId" if order.dedup is None else "Idempotency-Key",
@@ -371,6 +371,11 @@ class Dispatcher:
         )
         about = {"refusal": routed.refusal, "skill": order.skill[:_LONGEST], "target": target[:_LONGEST]}
         await self._journals.add(order.tenant, HUB, JournalRow(now, "storm", about))
+
+
+def _is_other(earlier: Duplicate, dedup: Dedup | None) -> bool:
+    """Whether a key stands for other work than this."""
+    return dedup is None or earlier.digest != dedup.digest
 
 
 def _is_shared(order: DispatchOrder, targets: tuple[str, ...]) -> bool:
