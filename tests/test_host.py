@@ -19,7 +19,7 @@ import trunkline
 from tests.harness import SECRET, V1, ServerProcess
 from tests.harness import Agent as Caller
 from trunkline import Agent, Misuse
-from trunkline.host import Host
+from trunkline.host import Host, keep_running
 from trunkline.wire.read import read_send
 
 
@@ -339,3 +339,19 @@ def test_the_agents_of_a_host_are_in_the_log_of_their_tasks(here: Path) -> None:
             return found
 
     assert asyncio.run(main()) == ["one", "zwei"]
+
+
+def test_what_breaks_beside_the_requests_is_logged_and_begins_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tries: list[int] = []
+
+    async def work() -> None:
+        tries.append(len(tries))
+        if len(tries) < 3:
+            raise ValueError("broken")
+
+    with caplog.at_level("ERROR", "trunkline"):
+        asyncio.run(keep_running(work, pause_s=0.0))
+    assert len(tries) == 3
+    assert [one.getMessage() for one in caplog.records] == ["background.failed again_s=0"] * 2

@@ -60,6 +60,9 @@ from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import STATES
 
 log = logging.getLogger("trunkline")
+# What goes on beside the requests of a host, to be begun; and the longest pause before it begins again.
+Work = Callable[[], Coroutine[Any, Any, None]]
+LONGEST_PAUSE_S = 60.0
 _STATES: dict[Enum, str] = {state: plain_state(state) for state in STATES}
 # The hosts of this process that have their store open, by its address.
 _serving: WeakValueDictionary[str, Host] = WeakValueDictionary()
@@ -81,7 +84,7 @@ class HostedFleet(FleetSites, Protocol):
         """The keys that open the hub, and who is known by them, by tokens or by neither."""
         ...
 
-    async def start(self) -> list[Coroutine[None, None, None]]:
+    async def start(self) -> list[Work]:
         """Begin, once the store is open and the runner at work; gives what goes on beside it."""
         ...
 
@@ -381,12 +384,12 @@ class Host:
             log.warning("push.off reason=setting pending=yes fix=push")
         await self.runner.start()
         self._started = True
-        beside = [self.streams.watch(), self.mounts.watch(), self.announcement.run()]
+        beside: list[Work] = [self.streams.watch, self.mounts.watch, self.announcement.run]
         if self._fleet is not None:
             beside += await self._fleet.start()
         if self.store.shared:
-            beside += [self.key_store.mirror.follow(), self.sessions.mirror.follow()]
-        return [asyncio.create_task(work) for work in beside]
+            beside += [self.key_store.mirror.follow, self.sessions.mirror.follow]
+        return [asyncio.create_task(keep_running(work)) for work in beside]
 
     def drain(self) -> None:
         """The server is going down: take nothing new, end the streams, let running skills come to an end.
@@ -415,6 +418,17 @@ class Host:
         self.drain()
         if self._ending is not None:
             await self._ending
+
+
+async def keep_running(work: Work, pause_s: float = 1.0) -> None:
+    """Run what goes on beside the requests; where it breaks, that is logged and it begins again."""
+    while True:
+        try:
+            return await work()
+        except Exception as error:  # noqa: BLE001 - logged; without it the host would lack a part and not know
+            log.error("background.failed again_s=%g", pause_s, exc_info=error)
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
 class Application:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 
 from trunkline.agent.agent import Agent
 from trunkline.auth.identity import Identity, Verifier
@@ -10,7 +10,7 @@ from trunkline.auth.keys import Keyring
 from trunkline.auth.principal import ANONYMOUS
 from trunkline.config import Settings
 from trunkline.flow.operator import OperatorConfig
-from trunkline.host import Host
+from trunkline.host import Host, Work
 from trunkline.hub.flows import HostFlows
 from trunkline.hub.front import RefusedWork
 from trunkline.run.executor import Executor
@@ -81,7 +81,7 @@ class FlowHost:
         del tenant
         return self._site.cards
 
-    async def start(self) -> list[Coroutine[None, None, None]]:
+    async def start(self) -> list[Work]:
         """Carry the runs."""
         self.flows.tell()
         await self._runner.carry([self._runner.agent(self._runner.origin), self._runs])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
@@ -41,7 +41,7 @@ from trunkline.gateway.model.folder import FILES, TenantFolder
 from trunkline.gateway.mounts import tenant_mounts
 from trunkline.gateway.quotas import Quotas
 from trunkline.gateway.tenants import NO_QUOTA, TenantQuota
-from trunkline.host import Host
+from trunkline.host import Host, Work
 from trunkline.http.asgi import Receive, Send
 from trunkline.http.asgi import Scope as AsgiScope
 from trunkline.hub.carried import CarriedAgents
@@ -349,7 +349,7 @@ class Hub:
         """The cards of the hub itself for a tenant; None is a caller that has not said who it is."""
         return self._front.cards(tenant)
 
-    async def start(self) -> list[Coroutine[None, None, None]]:
+    async def start(self) -> list[Work]:
         """Carry the agents; gives what keeps them, the files and the keys up to date."""
         await self._tenants.start()
         await self._service.start()
@@ -367,14 +367,14 @@ class Hub:
         if self._flows is not None:
             self._flows.tell()
         return [
-            self.carried.follow(),
-            self.files.watch(),
-            self._watch_keys(),
-            self._ceremonies.run(),
-            self._service.run(),
-            self._notifications.run(),
+            self.carried.follow,
+            self.files.watch,
+            self._watch_keys,
+            self._ceremonies.run,
+            self._service.run,
+            self._notifications.run,
             *self._tenants.work(),
-            *([] if self._flows is None else [self._flows.files.watch(self.carried.renew)]),
+            *([] if self._flows is None else [partial(self._flows.files.watch, self.carried.renew)]),
         ]
 
     async def close(self) -> None:

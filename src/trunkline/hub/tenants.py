@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from trunkline.auth.identity import ClosedTenants
@@ -16,7 +16,7 @@ from trunkline.gateway.closing import TenantClosing
 from trunkline.gateway.mounts import mounted_routes
 from trunkline.gateway.tenant_api import TenantApi
 from trunkline.gateway.tenants import Tenant, TenantBook, TenantQuota, TenantSettings, filled
-from trunkline.host import Host
+from trunkline.host import Host, Work
 from trunkline.http.asgi import Receive, Send
 from trunkline.http.asgi import Scope as AsgiScope
 from trunkline.net.egress import Egress
@@ -125,10 +125,10 @@ class Tenants:
         """
         await self.book.mirror.refresh()
 
-    def work(self) -> list[Coroutine[None, None, None]]:
+    def work(self) -> list[Work]:
         """The background work beside the host."""
-        follow = [self.book.mirror.follow()] if self._host.store.shared else []
-        return [self._closing.run(), *follow]
+        follow = [self.book.mirror.follow] if self._host.store.shared else []
+        return [self._closing.run, *follow]
 
     async def answer(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Answer a request below one of the mounts."""
