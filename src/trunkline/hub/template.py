@@ -43,14 +43,17 @@ agents:
 """
 _MOCKS = """\
 # Scripted agents for development: the hub runs them beside itself, under ${{MOCKS_URL}}/NAME.
-# They answer by the first rule that fits. Delete this file when all your agents are real.
+# They answer by the first rule that fits, and keep their tasks in mocks.jsonl, so that the hub may be killed.
+# With `deduplicates` a message that comes twice is done once. Delete this file when all your agents are real.
 agents:
   - name: writer
+    deduplicates: true
     agent:
       name: Writer
       skills: [{{id: draft, description: Writes a first version}}]
     otherwise: {{stream: ["A first version", " of what", " you asked for."]}}
   - name: reviewer
+    deduplicates: true
     agent:
       name: Reviewer
       skills: [{{id: review, description: Says what is wrong with a text}}]
@@ -59,6 +62,7 @@ agents:
         reply: {{text: "It took me a while, and it reads well.", delay: 5}}
     otherwise: It reads well.
   - name: approver
+    deduplicates: true
     agent:
       name: Approver
       skills: [{{id: approve, description: Asks a person before it says yes}}]

@@ -18,6 +18,7 @@ from trunkline.client.result import text_of
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.mock.exchange import MockAnswer, MockExchange, MockStream, refusal, serve_lifespan
 from trunkline.mock.faults import REFUSALS, Faults, FaultSchedule
+from trunkline.mock.kept import KeptTasks
 from trunkline.mock.playback import Playback
 from trunkline.mock.quirks import Quirks
 from trunkline.mock.request import MockRequest, read_rest, read_rpc
@@ -142,11 +143,12 @@ class ReceivedRequest(Struct, frozen=True):
 class Mock:
     """One mock agent; `mock(scope, receive, send)` serves it."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, kept: KeptTasks | None = None) -> None:
+        """Take what it says, and a file for its tasks where it is to know them after a restart."""
         self.scenario = scenario
         self.received: list[ReceivedRequest] = []
         self._webhooks = MockWebhooks()
-        self._state = MockState(scenario, self._webhooks.notify)
+        self._state = MockState(scenario, self._webhooks.notify, kept)
         # How often the work of each message was begun, by its id; more than once is a second run.
         self.runs = self._state.runs
         # How often each rule was hit, by its name; the empty one counts messages that fitted none.

@@ -56,6 +56,9 @@ class Playback:
         self.message: Message | None = None
         self.failure: Failure | None = None
         self.then: Reply | str | None = None
+        # What is being played, and to whom; and what an earlier process was killed over.
+        self.playing: tuple[Reply, Message] | None = None
+        self.unplayed: tuple[Reply, Message] | None = None
         self.receipt = False
         self.updated_ms = now_ms()
         self.push: dict[str, tuple[PushConfig, str]] = {}
@@ -93,7 +96,7 @@ class Playback:
         """Play a reply. One without delays is over when this returns, any other goes on by itself."""
         ids = ((TASK, self.id), (CONTEXT, self.context_id), (MESSAGE, message.message_id))
         reply = renamed(reply, ids)
-        self.then, self.receipt = reply.then, reply.receipt
+        self.then, self.receipt, self.playing = reply.then, reply.receipt, (reply, message)
         if reply.message is not None or reply.error is not None:
             await asyncio.sleep(delay + reply.delay)
             self.failure = reply.error
@@ -110,6 +113,12 @@ class Playback:
                 self.apply(step)
             self._answered = False
         self.started.set()
+
+    def go_on(self, quirks: Quirks, delay: float) -> None:
+        """Play again what an earlier process was killed over, if it was over anything."""
+        if self.unplayed is not None:
+            (reply, message), self.unplayed = self.unplayed, None
+            self._playing = asyncio.get_running_loop().create_task(self.play(reply, message, quirks, delay))
 
     async def _play_steps(self, steps: tuple[ScriptedStep, ...], delay: float) -> None:
         await asyncio.sleep(delay)

@@ -15,6 +15,7 @@ from trunkline.client.result import text_of
 from trunkline.clock import Ids
 from trunkline.mock.exchange import MockAnswer, MockStream
 from trunkline.mock.faults import Faults, FaultSchedule
+from trunkline.mock.kept import KeptTasks
 from trunkline.mock.playback import Event, Playback
 from trunkline.mock.quirks import Quirks, quirks_of
 from trunkline.mock.request import MockRequest
@@ -41,6 +42,7 @@ from trunkline.wire.types import (
     PushConfig,
     PushQuery,
     PushRequest,
+    Role,
     SendRequest,
     StatusUpdate,
     Task,
@@ -75,7 +77,10 @@ class StartedReply(Struct, frozen=True):
 class MockState:
     """The tasks of one mock, and what was counted."""
 
-    def __init__(self, scenario: Scenario, on_status: Callable[[Playback], None]) -> None:
+    def __init__(
+        self, scenario: Scenario, on_status: Callable[[Playback], None], kept: KeptTasks | None = None
+    ) -> None:
+        """Take who is told of each status, and a file from which earlier tasks are known."""
         check_rules(scenario)
         self.scenario = scenario
         self.quirks: Quirks = quirks_of(scenario.dialect)
@@ -83,11 +88,30 @@ class MockState:
         self.runs: Counter[str] = Counter()
         self.hits: Counter[str] = Counter()
         self._received: list[tuple[IncomingMessage, str, Playback]] = []
-        self._on_status = on_status
+        self._notify = on_status
+        self._kept = kept
         self._known: dict[str, StartedReply] = {}
         self._turns: Counter[str] = Counter()
         self._faults = [FaultSchedule(rule.faults, scenario.seed) for rule in scenario.rules]
         self._ids = Ids()
+        for playback in () if kept is None else kept.playbacks(scenario.name, self._on_status):
+            self._take(playback)
+
+    def _take(self, playback: Playback) -> None:
+        """Know a task from before."""
+        self.playbacks[playback.id] = playback
+        for message in playback.task.history:
+            if message.role is Role.USER:
+                self._turns[playback.context_id] += 1
+                self._known[message.message_id] = StartedReply(playback, playback.task, len(playback.events))
+
+    def _on_status(self, playback: Playback) -> None:
+        self._keep(playback)
+        self._notify(playback)
+
+    def _keep(self, playback: Playback) -> None:
+        if self._kept is not None:
+            self._kept.write(self.scenario.name, playback)
 
     def plan(self, send: SendRequest) -> PlannedReply:
         """Choose the reply to a message; nothing is done yet.
@@ -125,6 +149,7 @@ class MockState:
         known = self._known.get(message.message_id) if self.scenario.deduplicates else None
         if known is not None:
             log.info("mock.repeated message=%s task=%s", message.message_id, known.playback.id)
+            known.playback.go_on(self.quirks, self.scenario.delay)
             await known.playback.started.wait()
             return known
         playback = plan.playback or Playback(
@@ -145,6 +170,8 @@ class MockState:
             self.playbacks[playback.id] = playback
         started = self._known[message.message_id] = StartedReply(playback, playback.task, seq)
         await playback.play(plan.reply, message, self.quirks, self.scenario.delay)
+        if playback.id in self.playbacks:
+            self._keep(playback)
         return started
 
     def find(self, task_id: str) -> Playback:
@@ -153,9 +180,11 @@ class MockState:
         Raises:
             TaskNotFound: there is none.
         """
-        if task_id not in self.playbacks:
+        found = self.playbacks.get(task_id)
+        if found is None:
             raise errors.TaskNotFound(f"there is no task {task_id[:64]!r}", taskId=task_id[:64])
-        return self.playbacks[task_id]
+        found.go_on(self.quirks, self.scenario.delay)
+        return found
 
     def list(self, query: ListQuery) -> TaskPage:
         """A page of tasks, newest status first."""
