@@ -20,12 +20,12 @@ __all__ = ["trunkline"]
 
 
 @pytest.fixture
-def watched(trunkline: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+def watched(trunkline: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """What a terminal shows of the open questions, at two looks."""
     return partial(_watched, trunkline, monkeypatch)
 
 
-def _watched(trunkline: Run, monkeypatch: pytest.MonkeyPatch, url: str) -> str:
+def _watched(trunkline: Run, monkeypatch: pytest.MonkeyPatch, url: str, width: int = 160) -> str:
     shown, rounds = io.StringIO(), list[float]()
 
     def sleep(seconds: float) -> None:
@@ -33,14 +33,14 @@ def _watched(trunkline: Run, monkeypatch: pytest.MonkeyPatch, url: str) -> str:
         if len(rounds) == 2:
             raise KeyboardInterrupt
 
-    terminal = Console(file=shown, force_terminal=True, width=160)
+    terminal = Console(file=shown, force_terminal=True, width=width)
     monkeypatch.setattr(inbox, "watch_page", partial(watch_page, console=terminal, sleep=sleep))
     assert trunkline("inbox", "list", "--watch", "--limit", "10", "--store", url)[0] == 0
     return shown.getvalue()
 
 
 def test_an_answer_by_the_command_line_ends_the_task(
-    tmp_path: Path, trunkline: Run, watched: Callable[[str], str]
+    tmp_path: Path, trunkline: Run, watched: Callable[..., str]
 ) -> None:
     url = f"sqlite:///{tmp_path}/tasks.db"
     with ServerProcess(tmp_path, store=url) as server:
@@ -51,6 +51,8 @@ def test_an_answer_by_the_command_line_ends_the_task(
         assert (code, asked["taskId"]) == (0, task)
         assert asked["question"] in trunkline("inbox", "show", task, "--store", url)[1]
         assert "Which one?" in watched(url) and asked["taskId"] in watched(url)
+        # Also where there is little room, as the answer is addressed to it.
+        assert asked["taskId"] in watched(url, 80)
         code, _, said = trunkline("inbox", "answer", task, "x", "--question", "older", "--store", url)
         assert code == 2 and "does not ask this now" in said
         code, out, _ = trunkline("inbox", "answer", task, "red", "--store", url, "--json")
@@ -60,6 +62,7 @@ def test_an_answer_by_the_command_line_ends_the_task(
         assert trunkline("inbox", "list", "--watch", "--closed", "--store", url)[0] == 2
         (closed,) = json.loads(trunkline("inbox", "list", "--closed", "--store", url, "--json")[1])
         assert (closed["taskId"], closed["outcome"]) == (task, "answered")
+        assert "answered by operator" in trunkline("inbox", "list", "--closed", "--store", url)[1]
         other = agent.send("ask Which one?")["id"]
         agent.close()
         server.stop()
@@ -68,7 +71,7 @@ def test_an_answer_by_the_command_line_ends_the_task(
 
 
 def test_a_login_is_listed_as_one_and_answered(
-    tmp_path: Path, trunkline: Run, watched: Callable[[str], str]
+    tmp_path: Path, trunkline: Run, watched: Callable[..., str]
 ) -> None:
     url = f"sqlite:///{tmp_path}/tasks.db"
     with ServerProcess(tmp_path, store=url) as server:

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx2
+
 from tests.cli.conftest import Run, trunkline
 from tests.harness import SECRET
 from tests.hub.test_hub import HubProcess, until
@@ -36,6 +38,12 @@ def test_commands_of_a_workspace_on_postgresql(tmp_path: Path, trunkline: Run, p
         assert asked("inbox", "answer", question, "yes")["taskId"] == question
         assert [one["id"] for one in asked("ceremony", "list")] == ["morning"]
         assert "writer" in [one["agent"] for one in asked("fleet")["agents"]]
+        agents = f"{hub.base}/api/agents"
+        httpx2.post(f"{agents}/reviewer/disable").raise_for_status()
+        table = trunkline("fleet", "--store", str(workspace))[1]
+        states = {line.split()[0]: line.split()[1] for line in table.splitlines() if len(line.split()) > 4}
+        assert (states["agent"], states["writer"], states["reviewer"]) == ("state", "ready", "disabled")
+        httpx2.post(f"{agents}/reviewer/enable").raise_for_status()
         assert asked("route", "explain", "--skill", "review")["winner"] == "reviewer"
         hub.kill()
     # One that was killed is not called any more: its port may be a stranger's.

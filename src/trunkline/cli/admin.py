@@ -44,6 +44,7 @@ from trunkline.store.url import database_file, store_from_url
 
 KEYS = PREFIX + "keys"
 TASKS = PREFIX + "tasks"
+AGENTS = MOUNTED + "/agents"
 HEALTH = MOUNTED + "/fleet/health"
 INBOX = MOUNTED + "/inbox"
 TIMEOUT_S = 60.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -13,13 +13,14 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from trunkline.cli.admin import HEALTH, Operator
+from trunkline.cli.admin import AGENTS, HEALTH, Operator
 from trunkline.cli.console import print_json, watch_page
 from trunkline.cli.parsing import Commands, OfTenant, Watch
-from trunkline.errors import Misuse
+from trunkline.errors import Misuse, Refused
 from trunkline.fleet.health.snapshot import AgentFigures, FleetSnapshot
 
 commands = Commands()
+_FIGURES = ("tasks", "success", "p50", "p95", "cost", "failed in 1 h", "24 hours")
 _BARS = "▁▂▃▄▅▆▇█"
 # Wider than any row: where a terminal is narrower its lines wrap, and nothing is left out.
 _WIDE = 160
@@ -36,12 +37,16 @@ def fleet(
     """Show how agents did: tasks, success, durations, cost, and the last 24 hours."""
     if watch and operator.as_json:
         raise Misuse("--watch shows a table; leave it out for JSON")
+
+    def look() -> Group:
+        return _page(_asked(operator, tenant, agent), _states(operator, tenant))
+
     if watch:
-        watch_page(lambda: _page(_asked(operator, tenant, agent)))
+        watch_page(look)
     elif operator.as_json:
         print_json(_asked(operator, tenant, agent), compact=True)
     else:
-        Console(highlight=False, width=_WIDE).print(_page(_asked(operator, tenant, agent)))
+        Console(highlight=False, width=_WIDE).print(look())
 
 
 def spark(values: Sequence[int]) -> str:
@@ -62,12 +67,21 @@ def _asked(operator: Operator, tenant: str, agent: str) -> FleetSnapshot:
     return found
 
 
-def _page(found: FleetSnapshot) -> Group:
-    table = Table(
-        "agent", "tasks", "success", "p50", "p95", "cost", "failed in 1 h", "24 hours", box=box.SIMPLE_HEAD
-    )
+def _states(operator: Operator, tenant: str) -> dict[str, str]:
+    """Whether each agent of a running hub takes work now; of any other server nothing."""
+    try:
+        listed = list(operator.each(AGENTS, tenant=tenant))
+    except (Misuse, Refused):
+        return {}
+    breakers = {"open": ", breaker open", "half-open": ", breaker half-open"}
+    return {one["name"]: one["state"] + breakers.get(one["breaker"], "") for one in listed}
+
+
+def _page(found: FleetSnapshot, states: Mapping[str, str]) -> Group:
+    table = Table("agent", *["state"] if states else [], *_FIGURES, box=box.SIMPLE_HEAD)
     for one in found.agents:
-        table.add_row(*[Text(cell) for cell in _cells(one)])
+        state = [states.get(one.agent, "not listed")] if states else []
+        table.add_row(*[Text(cell) for cell in (one.agent, *state, *_cells(one))])
     lines = [f"alert: {alert.kind} is {alert.value:.4g}, above {alert.limit:.4g}" for alert in found.alerts]
     lines += [f"never succeeded: {one.agent} {one.skill}".rstrip() for one in found.orphaned_skills]
     return Group(
@@ -78,7 +92,6 @@ def _page(found: FleetSnapshot) -> Group:
 def _cells(one: AgentFigures) -> list[str]:
     rate = "" if one.success_rate is None else f"{one.success_rate:.0%}"
     return [
-        one.agent,
         str(one.total_outcomes),
         rate,
         _duration(one.p50_latency_ms),

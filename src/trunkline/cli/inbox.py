@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from itertools import islice
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from rich.text import Text
 from trunkline.cli.admin import INBOX, Operator
 from trunkline.cli.console import field_lines, one_line, watch_page
 from trunkline.cli.parsing import Commands, Count, OfTenant, Watch
+from trunkline.clock import now_ms
 from trunkline.errors import Misuse
 from trunkline.log.ids import is_task_id
 
@@ -49,7 +51,7 @@ def list_(
         watch_page(lambda: _page(look()))
         return
     found = look()
-    rows = ["  ".join([one["taskId"], one["askedAt"], one["agent"], _line(one)]) for one in found]
+    rows = ["  ".join([one["taskId"], one["askedAt"], one["agent"], *_end(one), _line(one)]) for one in found]
     operator.print(found, *rows or [f"no {state} questions"])
 
 
@@ -60,14 +62,37 @@ def _line(one: dict[str, Any], *, more: bool = False) -> str:
     return one_line(login + one["text"] + choices)
 
 
+def _end(one: dict[str, Any]) -> list[str]:
+    """What became of a question that is closed, and by whom."""
+    by = one.get("answeredBy")
+    return [f"{one['outcome']} by {by}" if by else one["outcome"]] if "outcome" in one else []
+
+
 def _page(found: list[dict[str, Any]]) -> RenderableType:
     if not found:
         return Text("no open questions")
-    table = Table("task", "asked", "until", "agent", "question", box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD)
+    # Whole on any terminal: it is what an answer is addressed to.
+    table.add_column("task", no_wrap=True, min_width=36)
+    for name in ("asked", "left", "agent", "question"):
+        table.add_column(name)
     for one in found:
-        cells = (one["taskId"], one["askedAt"], one.get("deadline", ""), one["agent"], _line(one, more=True))
-        table.add_row(*map(Text, cells))
+        asked, left = f"{_span(-_ms_to(one['askedAt']))} ago", _span(_ms_to(one.get("deadline", "")))
+        table.add_row(*map(Text, (one["taskId"], asked, left, one["agent"], _line(one, more=True))))
     return Group(table, Text("trunkline inbox answer TASK TEXT answers one"))
+
+
+def _ms_to(moment: str) -> int:
+    """The time to a moment of the API; nothing to none."""
+    return round(datetime.fromisoformat(moment).timestamp() * 1000) - now_ms() if moment else 0
+
+
+def _span(ms: int) -> str:
+    seconds = max(ms, 0) // 1000
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s" if ms else ""
 
 
 @commands.local("show")
