@@ -51,7 +51,7 @@ def test_a_webhook_is_signed_and_its_answer_counts(desk: Desk) -> None:
     path, headers, body = desk.heard[0]
     assert path == "/hook?canary"
     assert json.loads(body) == {
-        "content": "desk asks: Which?\nWhich?\nTask t", "id": "an-id", "type": "inbox.question", "taskId": "t",
+        "content": "desk asks: Which?\nTask t", "id": "an-id", "type": "inbox.question", "taskId": "t",
     }  # fmt: skip
     assert webhook_signature.verify(headers, body, [key.public_key()], NOW / 1000) == "an-id"
     assert "webhook-signature" not in desk.heard[3][1]

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from trunkline.errors import Misuse, Unreachable
-from trunkline.fleet.notify.notice import CHAT, NoticeText
+from trunkline.fleet.notify.notice import NoticeText
 from trunkline.fleet.notify.receiver import NoticeReceiver
 from trunkline.net.egress import target
 from trunkline.net.fetch import Fetcher
@@ -40,8 +40,7 @@ class WebhookChannel:
 
     async def tell(self, said: NoticeText) -> str:
         """Post it; any answer of success will do."""
-        content = f"{said.title}\n{said.text}"[:CHAT]
-        body = msgspec.json.encode({"content": content, "id": said.id, **said.members})
+        body = msgspec.json.encode({"content": said.chat, "id": said.id, **said.members})
         headers = [("Content-Type", "application/json"), (ID, said.id)]
         if self._sign is not None:
             moment = self._now() // 1000

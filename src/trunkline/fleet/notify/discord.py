@@ -83,7 +83,7 @@ class DiscordChannel:
     async def tell(self, said: NoticeText) -> str:
         """Post what is to be told, with buttons if it is a question."""
         body: dict[str, Any] = {
-            "content": f"{said.title}\n{said.text}"[:CHAT],
+            "content": said.chat,
             "allowed_mentions": {"parse": []},
             "nonce": said.id[:25],
             "enforce_nonce": True,

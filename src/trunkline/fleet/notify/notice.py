@@ -87,6 +87,12 @@ class NoticeText(Struct, frozen=True):
     text: str
     members: dict[str, Any]
 
+    @property
+    def chat(self) -> str:
+        """Title and text as one message; a first line that the title has said is not said again."""
+        first, _, rest = self.text.partition("\n")
+        return f"{self.title}\n{rest if self.title.endswith(f': {first}') else self.text}"[:CHAT]
+
 
 def notice_id(tenant: str, doc_id: str, notice: Notice, receiver: str) -> str:
     """The id of what a receiver is told, the same at every attempt."""
