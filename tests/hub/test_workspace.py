@@ -97,15 +97,22 @@ def test_each_mistake_of_a_workspace_is_told_once(tmp_path: Path) -> None:
         "agents.yaml": "agents:\n  - {name: a, url: 'http://x'}\n  - {name: a, url: 'http://y'}\n",
         "agents.d/a.yaml": "name: agent\nurl: 5\n",
         "agents.d/c.yml": "name: c\nname: d\n",
+        "agents.d/here.yaml": "name: here\nimport: beside.inner:agent\n",
+        "agents.d/there.yaml": "name: there\nimport: pytest:agent\n",
+        "agents.d/gone.yaml": "name: gone\nimport: nowhere.inner:agent\n",
+        "beside.py": "raise SystemExit('nothing is started')\n",
+        "hub.yaml": "nam: x\n",
         "ceremonies/e.yaml": "name: 7\n",
         "ceremonies/f.yaml": "title: 7\n",
     }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     assert [one.partition("; ")[0].partition(" with value")[0] for one in check(str(tmp_path))] == [
+        "hub.yaml, line 1: nam: unknown field",
         "ceremonies/e.yaml, line 1: name: expected string, got integer",
         "ceremonies/f.yaml, line 1: title: unknown field",
+        "gone: there is no module 'nowhere', neither in the workspace nor installed",
         "agents.yaml, line 3: there are two agents 'a'",
-        "agent: agents.d/a.yaml, line 2: url: Expected `str`, got `int`",
+        "agent: agents.d/a.yaml, line 2: url: expected string, got integer",
         'agents.d/c.yml, line 2: found duplicate key "name"',
     ]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Unpack
 
@@ -118,9 +121,11 @@ def check(folder: str) -> list[str]:
         try:
             look()
         except Misuse as error:
-            wrong.append(str(error))
+            # Every file is named as it stands in the workspace.
+            wrong.append(str(error).removeprefix(f"{workspace}/"))
     wrong += [fault.reason for fault in unread]
-    wrong += _check_workflows(workspace, [one for one in catalogue.entries().values() if not one.fault])
+    sound = [one for one in catalogue.entries().values() if not one.fault]
+    wrong += [*_check_imports(workspace, sound), *_check_workflows(workspace, sound)]
     # One that is named by its place is not named twice: its fault begins with that.
     return wrong + [
         entry.fault
@@ -128,6 +133,18 @@ def check(folder: str) -> list[str]:
         else f"{entry.name}: {entry.fault}"
         for entry in catalogue.entries().values()
         if entry.fault
+    ]
+
+
+def _check_imports(workspace: Path, entries: Sequence[Entry]) -> list[str]:
+    """The entries whose module is nowhere to be found; none is loaded, as that would start something."""
+    named = {one.name: one.imported.partition(":")[0].partition(".")[0] for one in entries if one.imported}
+    return [
+        f"{name}: there is no module {module!r}, neither in the workspace nor installed"
+        for name, module in named.items()
+        if module not in sys.modules
+        and PathFinder.find_spec(module, [str(workspace)]) is None
+        and find_spec(module) is None
     ]
 
 

@@ -165,10 +165,16 @@ def invalid_params(
     said = str(error)
     at = _PATH.search(said)
     field = at[1] if at else ""
-    what = _QUOTED.sub(lambda quoted: _words(quoted[1]), _PATH.sub("", said))
+    what = in_words(_PATH.sub("", said))
     if form is not None and said.startswith("Invalid enum"):
         what += choices(form, field)
-    return InvalidParams(f"{field or whole}: {what[:1].lower()}{what[1:]}", field=field)
+    return InvalidParams(f"{field or whole}: {what}", field=field)
+
+
+def in_words(said: str) -> str:
+    """What msgspec says of a wrong type or size, in the words of JSON."""
+    what = _QUOTED.sub(lambda quoted: _words(quoted[1]), said)
+    return what[:1].lower() + what[1:]
 
 
 def choices(form: type[object], path: str) -> str:

@@ -29,7 +29,7 @@ from trunkline.fleet.catalogue.model_entry import (
 from trunkline.net.http_client import WRITTEN
 from trunkline.peer.remote import Peer, PeerLogin, check_address
 from trunkline.wire.card import plain_name, plain_prose
-from trunkline.wire.decode import choices
+from trunkline.wire.decode import choices, in_words
 from trunkline.yaml_reader import snake_case
 
 # The value of a variable of the environment, None where it is unset or empty.
@@ -281,7 +281,7 @@ def _refusal(said: str) -> InvalidParams:
         where = text.partition("`")[2].partition("`")[0]
     if text.startswith("Invalid enum"):
         text += choices(_EntryForm, where)
-    return InvalidParams(text, field=_path(where))
+    return InvalidParams(in_words(text), field=_path(where))
 
 
 def _path(where: str) -> str:
