@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from trunkline.fleet.call import ApiCall, ApiQuery, key_of, read_body, read_form, tenant_of
+from trunkline.fleet.call import ApiCall, ApiQuery, NoBody, key_of, read_body, read_form, tenant_of
 from trunkline.fleet.route import ApiRoute
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.http.exchange import JSON, read_query
@@ -29,7 +29,7 @@ async def answer_route(routes: Mapping[str, ApiRoute], scope: Scope, receive: Re
         await route.stream(call, query, scope, receive, send)
         return
     body = (await receive())["body"]
-    form = body if route.body in (None, bytes) else read_body(body, route.body)
+    form = body if route.body is bytes else read_body(body, route.body or NoBody)
     answer = msgspec.json.encode(await route.act(call, query, form))
     kind, length = (JSON, len(answer)) if route.stream is None else (b"text/event-stream", 0)
     headers = [

@@ -13,6 +13,8 @@ from trunkline.errors import Forbidden, InvalidParams
 from trunkline.wire.decode import DECODE_ERRORS, check_structure, invalid_params, parse_error
 
 Form = TypeVar("Form")
+# The code of a refusal that an agent is not there, in the place of that of a path.
+AGENT_NOT_FOUND = "AGENT_NOT_FOUND"
 Limit = Annotated[int, Meta(ge=1, le=200)]
 
 
@@ -24,6 +26,10 @@ class ApiQuery(ApiStruct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """What every query may name: a tenant, which only an operator may choose."""
 
     tenant: str = ""
+
+
+class NoBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a route that reads none: nothing, or an object without members."""
 
 
 class PageQuery(ApiQuery, frozen=True, kw_only=True):

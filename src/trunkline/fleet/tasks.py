@@ -29,7 +29,7 @@ from trunkline.log.fold import State
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
 from trunkline.store.records import Where
-from trunkline.wire.spellings import milliseconds, state_named
+from trunkline.wire.spellings import milliseconds, plain_state, state_named
 from trunkline.wire.types import STATES, TaskState
 
 NEWEST = 200
@@ -190,5 +190,7 @@ def _fitting(records: list[Recorded]) -> tuple[list[EventRow], int]:
 def _state(text: str) -> TaskState:
     found = state_named(text)
     if found is None or found not in STATES:
-        raise InvalidParams(f"there is no state {text!r}; one is input-required", field="state")
+        raise InvalidParams(
+            f"there is no state {text!r}; choose {', '.join(map(plain_state, STATES))}", field="state"
+        )
     return found

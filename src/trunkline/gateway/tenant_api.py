@@ -281,7 +281,7 @@ def _with_token(tenant: Tenant, token: str) -> TenantToken:
 
 
 def _unknown(tenant_id: str) -> RouteNotFound:
-    return RouteNotFound(f"there is no tenant {tenant_id!r}")
+    return RouteNotFound(f"there is no tenant {tenant_id!r}", missing="TENANT_NOT_FOUND")
 
 
 def _taken(tenant_id: str) -> InvalidParams:

@@ -140,7 +140,9 @@ def problem_of(refused: e.Refused) -> Problem:
         status = HTTPStatus.METHOD_NOT_ALLOWED
     else:
         status = HTTPStatus(415 if refused.field == "Content-Encoding" else code.http)
-    return Problem(status.value, status.phrase, refused.message, conflict or code.reason, refused.field)
+    missing = refused.missing if isinstance(refused, e.RouteNotFound) else ""
+    named = conflict or missing or code.reason
+    return Problem(status.value, status.phrase, refused.message, named, refused.field)
 
 
 def write_problem(refused: e.Refused) -> tuple[int, bytes, bytes]:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.auth.vault import Vault
 from trunkline.errors import Conflict, InvalidParams, RouteNotFound, Unreachable
-from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, PageQuery
+from trunkline.fleet.call import AGENT_NOT_FOUND, ApiCall, ApiPage, ApiStruct, PageQuery
 from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.discovery import CardDiscovery
 from trunkline.fleet.catalogue.documents import CatalogueDocuments, KeptEntry, KeptOverride
@@ -312,7 +312,7 @@ class AgentsApi:
     def _found(self, call: ApiCall) -> Listed:
         found = self._parts.catalogue.find(call.tenant, call.id)
         if found is None:
-            raise RouteNotFound(f"there is no agent {call.id[:80]!r}")
+            raise RouteNotFound(f"there is no agent {call.id[:80]!r}", missing=AGENT_NOT_FOUND)
         return found
 
     def _owned(self, call: ApiCall, *owners: str) -> KeptEntry:

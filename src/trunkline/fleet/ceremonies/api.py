@@ -209,7 +209,7 @@ class CeremonyApi:
     def _own(self, call: ApiCall, *, changes: bool = False) -> Ceremony:
         one = self._known(call.tenant, call.id)
         if one is None:
-            raise RouteNotFound(f"there is no ceremony {call.id!r}")
+            raise RouteNotFound(f"there is no ceremony {call.id!r}", missing="CEREMONY_NOT_FOUND")
         if not _may_change(call, one):
             raise Forbidden(f"the ceremony {one.id!r} is of {one.form.created_by!r}")
         if changes and one.owner == "file":

@@ -13,7 +13,7 @@ from msgspec import Meta
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.client.result import Result
 from trunkline.errors import InvalidParams, PeerError, Refused, RouteNotFound, TaskNotCancelable, TaskNotFound
-from trunkline.fleet.call import ApiCall, ApiStruct
+from trunkline.fleet.call import AGENT_NOT_FOUND, ApiCall, ApiStruct
 from trunkline.fleet.route import api_route
 from trunkline.fleet.routing.dispatch_api import DispatchApi, Name, Short, Text, message_of
 from trunkline.fleet.routing.dispatcher import HUB, Dispatcher
@@ -146,7 +146,7 @@ class ChatApi:
 
     def _check_agent(self, call: ApiCall, name: str, skill: str) -> None:
         if self._fleet.find(call.tenant, name, skill) is None:
-            raise RouteNotFound(f"there is no agent {name!r} here")
+            raise RouteNotFound(f"there is no agent {name!r} here", missing=AGENT_NOT_FOUND)
 
     def _refusal(self, call: ApiCall, form: ChatForm | DelegateForm, answer: ChatAnswer) -> Refused:
         """The refusal of a message: the caller named a skill that the agent has not, or the agent refused."""

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.clock import new_id
-from trunkline.errors import InvalidParams
+from trunkline.errors import InvalidParams, Refused
 from trunkline.fleet.call import ApiCall, ApiQuery, ApiStruct
 from trunkline.fleet.route import api_route
 from trunkline.fleet.routing.choose import Wish
@@ -160,7 +160,12 @@ class DispatchApi:
             Refused: it takes nothing more.
         """
         feed = await self.find(call, message.task_id)
-        await self._runner.say(feed, message)
+        try:
+            await self._runner.say(feed, message)
+        except Refused as refused:
+            # The members of the message stand in the body itself here.
+            refused.field = refused.field.removeprefix("message.")
+            raise
         return feed
 
     async def find(self, call: ApiCall, task_id: str) -> Feed:
