@@ -73,6 +73,8 @@ class RemoteAgent:
         self.name = name
         self.streaming = streaming
         self.push = push
+        self.skills = [name]
+        self.card_path = _CARD
         self.work: dict[str, RemoteWork] = {}
         self.executed: Counter[str] = Counter()
         self.calls: Counter[str] = Counter()
@@ -90,7 +92,7 @@ class RemoteAgent:
             "supportedInterfaces": [{"url": f"{base}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}],
             "capabilities": {"streaming": self.streaming, "pushNotifications": self.push},
             "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"],
-            "skills": [{"id": self.name, "name": self.name, "description": "Works.", "tags": []}],
+            "skills": [{"id": one, "name": one, "description": "Works.", "tags": []} for one in self.skills],
         }  # fmt: skip
 
     def find(self, text: str) -> RemoteWork:
@@ -136,7 +138,7 @@ class RemoteAgents:
         agent = self.agents[name]
         agent.headers.append(headers)
         if scope["method"] == "GET":
-            known = f"/{rest}" == _CARD
+            known = f"/{rest}" == agent.card_path
             await _answer(send, agent.card(f"http://{headers['host']}/{name}") if known else None)
             return
         asked = json.loads(await _whole(receive))
