@@ -67,7 +67,7 @@ class RemoteWork:
 
 
 class RemoteAgent:
-    """One agent of A2A 1.0; a text that begins with `quick` is done at once, any other when it is told."""
+    """One agent of A2A 1.0; a text that begins with `quick` is done at once, one with `at once` asks, any other waits."""
 
     def __init__(self, name: str, *, streaming: bool = False, push: bool = False) -> None:
         self.name = name
@@ -113,6 +113,8 @@ class RemoteAgent:
         push = configuration.get("taskPushNotificationConfig")
         work = RemoteWork(text, message, push)
         self.work[work.id] = work
+        if text.startswith("at once"):
+            work.state, work.word = ASKING, "Which?"
         if text.startswith("quick"):
             work.state = COMPLETED
             work.artifacts = [{"artifactId": "a", "parts": [{"text": f"did {text}"}]}]

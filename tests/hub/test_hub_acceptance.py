@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from tests.harness import NO_TLS
-from tests.hub.remote_agents import COMPLETED, WORKING, RemoteAgent, RemoteAgents, call_back, until
+from tests.hub.remote_agents import ASKING, COMPLETED, WORKING, RemoteAgent, RemoteAgents, call_back, until
 from tests.hub.test_hub import HubProcess
 from tests.hub.test_hub_following import Following
 from tests.peer.test_remote_run_notices import SHAPES
@@ -146,6 +146,43 @@ def test_hb16_silence_for_too_long_ends_the_task_there_too(fleet: Following) -> 
     assert fleet["quiet"].calls["CancelTask"] == 1
 
 
+def test_hb17_a_question_by_any_way_is_asked_once_answered_there_or_ends_the_task(tmp_path: Path) -> None:
+    remote = RemoteAgents(RemoteAgent("poller"), RemoteAgent("pusher", push=True))
+    with BackgroundServer(remote) as url:
+        (tmp_path / "hub.yaml").write_text(f"settings: {{poll_interval: {POLL_S}, inbox_ttl: 8}}")
+        lines = [f'  - {{name: {one}, url: "{url}/{one}"}}' for one in remote.agents]
+        (tmp_path / "agents.yaml").write_text("agents:\n" + "\n".join(lines))
+        with HubProcess(tmp_path) as hub:
+            fleet = Following(hub, remote)
+            until(lambda: {one["state"] for one in items(fleet, "agents")} == {"ready"})
+            left = fleet.dispatch("poller", "at once, and wait")["taskId"]
+            first = fleet.dispatch("poller", "at once")["taskId"]
+            later, late = fleet.begun("poller", "later")
+            fleet.remote.say(late, state=ASKING, word="Which?")
+            pushed, told = fleet.begun("pusher", "pushed")
+            fleet.remote.say(told, state=ASKING, word="Which?")
+            body = {"statusUpdate": {"taskId": told.id, "contextId": told.context, "status": told.status}}
+            assert [call_back(told, body) for _ in range(2)] == [200, 200]
+            for task_id, work in ((first, fleet["poller"].find("at once")), (later, late), (pushed, told)):
+                fleet.until(task_id, "input-required")
+                assert [one["taskId"] for one in items(fleet, "inbox")].count(task_id) == 1
+                answer = {"decision": "respond", "text": f"to {task_id}"}
+                fleet.agent.http.post(f"{hub.base}/api/inbox/{task_id}", json=answer).raise_for_status()
+                until(lambda work=work, task_id=task_id: work.said[1:] == [f"to {task_id}"])
+                fleet.remote.say(
+                    work, state=COMPLETED, artifacts=[{"artifactId": "a", "parts": [{"text": "x"}]}]
+                )
+                events = fleet.until(task_id, "completed")["events"]
+                states = [one["state"] for one in events if one["kind"] == "status"]
+                assert states.count("input-required") == 1
+            unanswered = fleet.until(left, "failed")
+            assert unanswered["error"]
+            closed = {one["taskId"]: one["outcome"] for one in items(fleet, "inbox?state=closed")}
+            assert closed == {left: "expired", **dict.fromkeys((first, later, pushed), "answered")}
+            until(lambda: fleet["poller"].find("at once, and wait").state == "TASK_STATE_CANCELED")
+            fleet.agent.close()
+
+
 def _ends(fleet: Following, agent: str, count: Counter[str], skill: str = "") -> None:
     """Have an agent end tasks in each of these ways, with what each costs."""
     for state, times in count.items():
@@ -194,7 +231,7 @@ def test_hb22_and_hb23_health_is_what_the_logs_say_also_after_a_restart(fleet: F
     _ends(fleet, "good", Counter(completed=4, failed=1, canceled=2))
     _ends(fleet, "bad", Counter(failed=2))
     asks = fleet.dispatch("good", "asks")["taskId"]
-    fleet.remote.say(fleet["good"].find("asks"), state="TASK_STATE_INPUT_REQUIRED", word="Which?")
+    fleet.remote.say(fleet["good"].find("asks"), state=ASKING, word="Which?")
     fleet.until(asks, "input-required")
     assert _health(fleet, "good", ["classes", "totalOutcomes"]) == {
         "classes": {"completed": 4, "failed": 1, "canceled": 2, "rejected": 0, "input-required": 1},
