@@ -15,7 +15,7 @@ from trunkline.errors import Misuse
 from trunkline.http.host_check import HostCheck, hosts_of
 from trunkline.peer.callbacks import Following
 from trunkline.peer.executor import PeerExecutor, remote_id
-from trunkline.peer.remote import Reachable, ToolCaller
+from trunkline.peer.remote import LacksSkill, Reachable, ToolCaller, lacks_nothing
 from trunkline.run.hops import Bounds
 from trunkline.run.node import HostedAgent
 from trunkline.run.push_configs import PushConfigs
@@ -31,7 +31,8 @@ from trunkline.wire.card import Card
 class ExecutorFactory(Struct, frozen=True):
     """Makes the executors of agents that are made of skills.
 
-    `local` are the agents that they may call, `tools` those of the operator's MCP servers.
+    `local` are the agents that they may call, `tools` those of the operator's MCP servers, and `lacks` knows
+    which skills such an agent has not.
     """
 
     drift: DriftMonitor
@@ -39,11 +40,12 @@ class ExecutorFactory(Struct, frozen=True):
     local: Collection[str]
     following: Following
     tools: ToolCaller | None = None
+    lacks: LacksSkill = lacks_nothing
 
     def of(self, agent: Agent, own: Settings, *, id: str = "") -> tuple[HostedAgent, HostedAgent]:
         """An agent under an id, and what follows the remote tasks that its skills ask for."""
         name = id or agent.id
-        reachable = Reachable(remote_id(name), agent.peers, self.local, self.tools)
+        reachable = Reachable(remote_id(name), agent.peers, self.local, self.tools, self.lacks)
         executor = SkillExecutor(
             agent.name, agent.skills, agent.default, own, self.drift, bounds=self.bounds, reachable=reachable
         )

@@ -26,6 +26,15 @@ FAILED = "TASK_STATE_FAILED"
 CANARY = "canary-of-an-agents-key"
 POLL_S, AGE_S = 0.3, 6.0
 # Entries beside those that have only a name and a url.
+LOCAL = """
+from trunkline import Agent, Turn
+
+agent = Agent("Desk")
+
+@agent.skill
+async def relay(turn: Turn) -> str:
+    return (await turn.call("old", "quick", skill=turn.text)).text
+"""
 MORE = {
     "turner": "skills: [always]",
     "keyed": "apiKeyEnv: THE_KEY, headers: {x-more: further}",
@@ -48,6 +57,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Following]:
         )
         lines = [f'  - {{name: {one}, url: "{url}/{one}", {MORE.get(one, "")}}}' for one in remote.agents]
         lines.append(f'  - {{name: nowhere, url: "{url}/${{NOT_SET}}/x"}}')
+        lines.append('  - {name: desk, import: "desk_agent:agent"}')
+        (workspace / "desk_agent.py").write_text(LOCAL)
         (workspace / "agents.yaml").write_text("agents:\n" + "\n".join(lines))
         with HubProcess(workspace, env={"THE_KEY": CANARY}) as hub:
             made = Following(hub, remote)
@@ -106,6 +117,16 @@ def test_hb04_and_hb05_agents_are_shown_their_credentials_or_not_called(fleet: F
     assert len(fleet["keyed"].headers) >= 2
     assert {(one["x-api-key"], one["x-more"]) for one in fleet["keyed"].headers} == {(CANARY, "further")}
     assert {one["authorization"] for one in fleet["bearer"].headers} == {f"Bearer {CANARY}"}
+
+
+def test_a_skill_calls_no_agent_elsewhere_for_a_skill_that_this_has_not(fleet: Following) -> None:
+    assert order(fleet, agent="desk", message="old")["text"] == "did quick"
+    taken = fleet["old"].executed.total()
+    refused = order(fleet, agent="desk", message="odl")
+    assert (refused["state"], refused["error"]) == ("failed", "old is not called: it has no skill 'odl'")
+    assert fleet["old"].executed.total() == taken
+    # Nothing was begun for it either.
+    assert get(fleet, f"tasks/{refused['taskId']}")["children"] == []
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -134,7 +134,7 @@ class CarriedAgents:
         self._clients = clients
         # By name and kind: tenants may have agents of one name and of different kinds.
         self._hosted: dict[str, dict[Kind, list[HostedAgent]]] = {}
-        self._executors = replace(executors, local=AgentNames(self._hosted))
+        self._executors = replace(executors, local=AgentNames(self._hosted), lacks=self._lacks)
         # What the entries are, or were when they went.
         self._kinds: dict[Key, Kind] = {}
         self._imported: dict[str, str] = {}
@@ -276,6 +276,12 @@ class CarriedAgents:
         """The agent that a tenant has under a name, while it takes work."""
         found = self._catalogue.find(tenant, name)
         return None if found is None or found.state in ("disabled", "invalid") else found.entry.peer
+
+    def _lacks(self, tenant: str, name: str, skill: str) -> bool:
+        """Whether an agent elsewhere has no such skill; those that run here say so themselves."""
+        listed = self._catalogue.find(tenant, name)
+        known = None if listed is None or listed.entry.kind != "peer" else listed.known_skills
+        return known is not None and skill not in known
 
     def _carry_skill(self, key: Key, entry: Entry) -> None:
         if self._imported.get(entry.name) == entry.imported and self._catalogue.facts(key) is not None:

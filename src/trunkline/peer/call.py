@@ -72,6 +72,9 @@ class AgentCall:
                 raise
             self._agent = target
         self._is_remote = self._agent == reachable.remote
+        skill = said.get("skill", "")
+        lacks = skill and not self._is_remote and reachable.lacks(work.tenant, self._agent, skill)
+        self._lacking = skill if lacks else ""
         try:
             self._chain = steps.chain()
         except Refused as refused:
@@ -91,6 +94,8 @@ class AgentCall:
             if self._said.get("task"):
                 await self._answer(planned, message)
             elif planned.child not in state.ended_children and planned.child not in state.child_questions:
+                if self._lacking and await self._known(planned.child) is None:
+                    raise CallFailed(f"{self._target} is not called: it has no skill {self._lacking!r}")
                 # Only then it may have to be opened: one that has ended may be kept no longer.
                 await children.open(planned.child, self._agent, SendRequest(message))
             await self._rest(planned)

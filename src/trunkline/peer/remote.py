@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, Protocol, TypedDict, cast
 from uuid import NAMESPACE_URL, uuid5
 
@@ -124,16 +124,28 @@ class ToolCaller(Protocol):
         ...
 
 
+# Takes a tenant, an agent and a skill.
+LacksSkill = Callable[[str, str, str], bool]
+
+
+def lacks_nothing(tenant: str, agent: str, skill: str) -> bool:
+    """Leave it to each agent to refuse what it cannot do."""
+    del tenant, agent, skill
+    return False
+
+
 class Reachable(Struct, frozen=True):
     """Whom the skills of one agent may call: those near, those with a name, and who calls what is remote.
 
-    `tools` are those of the operator's MCP servers.
+    `tools` are those of the operator's MCP servers. `lacks` says of a tenant's agent that is near whether
+    it is known to have no such skill.
     """
 
     remote: str = ""
     peers: Collection[str] = ()
     local: Collection[str] = ()
     tools: ToolCaller | None = None
+    lacks: LacksSkill = lacks_nothing
 
     def agent(self, target: str) -> str:
         """The id of the agent whose task a call is.

@@ -69,6 +69,14 @@ class Listed(Struct, frozen=True, kw_only=True):
         """The version that the agent's own card says; empty where there is none."""
         return "" if self.card is None else plain_name(self.card.version)[:_VERSION_LENGTH]
 
+    @property
+    def known_skills(self) -> frozenset[str] | None:
+        """The ids of its skills; None while nobody knows them: no card was read, and its entry names none."""
+        if not self.skills and not self.card_at:
+            return None
+        # Who names one that is not shown to everybody knows of it.
+        return frozenset([one.id for one in (*self.skills, *self.private)])
+
     def has(self, skill: str) -> bool:
         """Whether the agent has a skill."""
         return any(one.id == skill for one in self.skills)

@@ -74,7 +74,7 @@ class CatalogueFleet:
         succeeded = 0.0 if known is None else known.total * (rate or 0.0)
         return Standing(
             agent=entry.name,
-            skills=_skills(listed),
+            skills=listed.known_skills,
             excluded=self._exclusion(tenant, listed),
             success_rate=rate,
             cost_usd=known.cost_usd / succeeded if known is not None and succeeded else None,
@@ -102,10 +102,3 @@ class CatalogueFleet:
         if listed.breaker != "closed" and not self._catalogue.admits(tenant, listed.entry.name):
             return "its breaker is open after failures in a row"
         return ""
-
-
-def _skills(listed: Listed) -> frozenset[str] | None:
-    if not listed.skills and not listed.card_at:
-        return None
-    # Who names one that is not shown to everybody knows of it.
-    return frozenset([one.id for one in (*listed.skills, *listed.private)])
