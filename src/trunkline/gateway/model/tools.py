@@ -224,7 +224,8 @@ class ScheduleForm(Struct, forbid_unknown_fields=True):
 
 async def _fetch(use: ToolUse, form: FetchForm) -> str:
     response = await use.parts.fetcher(use.tenant).get(form.url, headers=_ACCEPT)
-    text = page_text(response.body, response.headers.get("content-type", ""))
+    # In a thread: a page of a megabyte of tags would keep all others waiting.
+    text = await asyncio.to_thread(page_text, response.body, response.headers.get("content-type", ""))
     if response.status >= 400:
         raise Misuse(f"HTTP {response.status}")
     if text is None:
