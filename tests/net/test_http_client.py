@@ -595,3 +595,25 @@ def test_a_server_that_hangs_up_on_everybody(run: Any) -> None:
 def test_an_ssl_context_is_made_once() -> None:
     assert tls_context(True) is tls_context(True)  # noqa: SLF001 - it reads a thousand certificates
     assert tls_context(True).verify_mode is ssl.CERT_REQUIRED  # noqa: SLF001 - as above
+
+
+def test_who_gives_up_in_the_moment_in_which_a_connection_stands_leaves_none_behind(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with site() as there:
+            caller = SocketHttpClient(Egress(loopback=True, resolver=names()))
+            opening = asyncio.create_task(caller.open(HttpRequest("GET", there.url())))
+            stands = module.ClientConnection.connection_made
+
+            def given_up(connection: Any, transport: asyncio.BaseTransport) -> None:
+                stands(connection, transport)
+                opening.cancel()
+
+            monkeypatch.setattr(module.ClientConnection, "connection_made", given_up)
+            await asyncio.wait([opening])
+            assert opening.cancelled() and free(caller) == [module.CONNECTIONS]
+            async with asyncio.timeout(10):
+                await caller.close()
+
+    run(main())

@@ -74,8 +74,13 @@ async def dial(
     make: MakeConnection, address: str, port: int, tls: ssl.SSLContext | None, name: str | None, /
 ) -> ClientConnection:
     """A connection over TCP. An address that is a number is not looked up."""
-    loop = asyncio.get_running_loop()
-    _, connection = await loop.create_connection(make, address, port, ssl=tls, server_hostname=name)
+    loop, connection = asyncio.get_running_loop(), make()
+    try:
+        await loop.create_connection(lambda: connection, address, port, ssl=tls, server_hostname=name)
+    except BaseException:
+        # Whoever gave up in the moment in which it stood: uvloop would tell nobody that it is gone.
+        connection.connection_lost(None)
+        raise
     return connection
 
 
