@@ -15,18 +15,24 @@ from anyio import EndOfStream
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.exceptions import MCPError
 from mcp.types import CONNECTION_CLOSED, INVALID_REQUEST
 from pydantic import ValidationError
 
 from trunkline.errors import CallFailed, Misuse
 from trunkline.mcp.manifest import McpServerEntry
+from trunkline.net.egress import Egress, target
+from trunkline.net.http import HttpClient, HttpRequest, HttpResponse
+from trunkline.net.http_client import SocketHttpClient
+from trunkline.net.httpx_transport import guarded_client
 
 log = logging.getLogger("trunkline.mcp")
 CLOSED = "MCP_CONNECTION_CLOSED"
 PROTOCOL_ERROR = "MCP_PROTOCOL_ERROR"
 CLIENT_ERROR = "MCP_CLIENT_ERROR"
+# A result has at most 4 MiB, and is longer on the wire where its characters are escaped.
+ANSWER_BYTES = 8 << 20
+LISTEN_S = 1.0
 _SAID = 1000
 # The second is what the library says of an HTTP session that its server has forgotten.
 _OVER = (CONNECTION_CLOSED, INVALID_REQUEST)
@@ -98,8 +104,7 @@ class McpSession:
         self._closing.set()
         if not self._client.done():
             self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait([self._task])
+        await asyncio.wait([self._task])
 
     async def _hold(self, transport: AbstractAsyncContextManager[Any]) -> None:
         try:
@@ -148,11 +153,34 @@ async def _transport(entry: McpServerEntry, folder: Path | None, ended: asyncio.
             )
             opened = stdio_client(command, errlog=sys.__stderr__ or sys.stderr)
         else:
-            http_client = create_mcp_http_client(headers=entry.sent_headers(folder))
+            url = entry.url or ""
+            # The operator's word is the server, and none that it leads to.
+            dialled = _Unhurried(SocketHttpClient(Egress(hosts=[target(url).host])))
+            http_client = guarded_client(dialled, answer_bytes=ANSWER_BYTES)
+            http_client.headers.update(entry.sent_headers(folder))
             await stack.enter_async_context(http_client)
-            opened = streamable_http_client(entry.url or "", http_client=http_client)
+            opened = streamable_http_client(url, http_client=http_client)
         read, write = await stack.enter_async_context(opened)
         yield _Watched(read, ended), write
+
+
+class _Unhurried:
+    """An HTTP client that listens to a server once in a second, however often that ends the stream."""
+
+    def __init__(self, http_client: HttpClient) -> None:
+        self._http_client = http_client
+        self._next = 0.0
+
+    async def open(self, request: HttpRequest) -> HttpResponse:
+        if request.method == "GET":
+            # The library opens it again as soon as the server likes, for as long as the session lasts.
+            now = asyncio.get_running_loop().time()
+            self._next, wait_s = max(self._next, now) + LISTEN_S, self._next - now
+            await asyncio.sleep(wait_s)
+        return await self._http_client.open(request)
+
+    async def close(self) -> None:
+        await self._http_client.close()
 
 
 class _Watched:

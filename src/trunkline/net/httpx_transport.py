@@ -1,6 +1,6 @@
 """The client of httpx2 for libraries that call by one: it sends everything by an HTTP client of ours.
 
-Loaded by whoever uses such a library: httpx2 comes with the extra `model`.
+Loaded by whoever uses such a library: httpx2 comes with the extras `model` and `mcp`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ _WRITTEN = frozenset(
 class HttpxTransport(httpx2.AsyncBaseTransport):
     """Sends what a library asks for by an HTTP client of ours."""
 
-    def __init__(self, client: HttpClient) -> None:
+    def __init__(self, client: HttpClient, answer_bytes: int) -> None:
         self._client = client
+        self._answer_bytes = answer_bytes
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """The response, whose body is still to come.
@@ -52,7 +53,7 @@ class HttpxTransport(httpx2.AsyncBaseTransport):
             raise _failure(error, request) from error
         # What a provider says of a key that it refuses goes into the log.
         response = redacted(response, *credentials_in(headers))
-        stream = BoundedStream(response, request, read_s)
+        stream = BoundedStream(response, request, read_s, self._answer_bytes)
         return httpx2.Response(response.status, headers=response.headers, stream=stream, request=request)
 
     async def aclose(self) -> None:
@@ -63,10 +64,13 @@ class HttpxTransport(httpx2.AsyncBaseTransport):
 class BoundedStream(httpx2.AsyncByteStream):
     """The body of a response as it comes, which breaks off where it is too long."""
 
-    def __init__(self, response: HttpResponse, request: httpx2.Request, read_s: float | None) -> None:
+    def __init__(
+        self, response: HttpResponse, request: httpx2.Request, read_s: float | None, limit: int
+    ) -> None:
         self._response = response
         self._request = request
         self._read_s = read_s
+        self._limit = limit
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
         """Give the pieces of the body.
@@ -76,7 +80,7 @@ class BoundedStream(httpx2.AsyncByteStream):
                 connection that broke off.
             RequestError: it broke off, or nothing came for long.
         """
-        left = ANSWER_BYTES
+        left = self._limit
         try:
             async for piece in self._response.chunks(idle_s=self._read_s):
                 left -= len(piece)
@@ -87,17 +91,17 @@ class BoundedStream(httpx2.AsyncByteStream):
             raise _failure(error, self._request) from error
         if left < 0:
             host = self._request.url.host
-            raise Unreachable(f"{host}: the answer is over {ANSWER_BYTES} bytes", reason="size")
+            raise Unreachable(f"{host}: the answer is over {self._limit} bytes", reason="size")
 
     async def aclose(self) -> None:
         """Let go of the response, read or not."""
         await self._response.close()
 
 
-def guarded_client(client: HttpClient) -> GuardedClient:
+def guarded_client(client: HttpClient, *, answer_bytes: int | None = None) -> GuardedClient:
     """A client for a library: no redirects, no proxies or logins of the environment; closes ours with it."""
     return GuardedClient(
-        transport=HttpxTransport(client),
+        transport=HttpxTransport(client, answer_bytes or ANSWER_BYTES),
         timeout=httpx2.Timeout(READ_S),
         follow_redirects=False,
         trust_env=False,
