@@ -7,7 +7,8 @@ import json
 import pytest
 
 from tests.fleet.catalogue.cards import card
-from trunkline.fleet.catalogue.card_facts import facts_of, pause_s
+from trunkline.errors import Unreadable
+from trunkline.fleet.catalogue.card_facts import facts_of, kept_of, pause_s
 from trunkline.wire.peer_card import read_card
 
 
@@ -38,3 +39,14 @@ def test_an_address_on_a_card_that_cannot_be_read_is_told_as_another_one(url: st
 )
 def test_pauses(failures: int, draw: float, wanted: float) -> None:
     assert pause_s(600.0, failures, draw) == pytest.approx(wanted)
+
+
+def test_of_a_large_card_a_part_is_kept() -> None:
+    raw = card("a", *[f"skill-{number}" for number in range(5000)])
+    whole = read_card(json.dumps({**raw, "more": ["x"] * 1000}).encode())
+    kept = kept_of(whole)
+    assert (kept.skills, kept.document) == (whole.skills[:1000], {})
+    wordy = [{**raw["skills"][0], "id": str(number), "description": "x" * 30_000} for number in range(30)]
+    assert len(kept_of(read_card(json.dumps({**raw, "skills": wordy}).encode())).skills) == 8
+    with pytest.raises(Unreadable):
+        kept_of(read_card(json.dumps({**raw, "description": "x" * 100_000}).encode()))

@@ -12,7 +12,8 @@ import pytest
 from tests.fleet.catalogue.cards import CardServer, card
 from tests.fleet.office import NORTH, Office, office
 from trunkline.auth.vault import Vault
-from trunkline.fleet.catalogue import files, service
+from trunkline.client import discovery as client_discovery
+from trunkline.fleet.catalogue import agents, discovery, files, service
 from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.documents import KeptEntry
 from trunkline.fleet.catalogue.service import CatalogueService
@@ -366,3 +367,73 @@ def test_probe_and_the_egress_rule(tmp_path: Path) -> None:
         loopback=False,
         prepare=prepare,
     )
+
+
+def test_a_tenant_fills_its_own_catalogue_and_nobody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agents, "TENANT_LIMIT", 2)
+
+    async def work(at: Fleet) -> None:
+        issued = await at.at.application.host.key_store.create("one", tenant="north", scopes=("announce",))
+        at.at.keys["one"] = issued.token
+        url = at.cards.url
+        assert (await at.do("POST", "agents", {"name": "a", "url": f"{url}/a"}))[0] == 200
+        assert (await at.do("PUT", "announce/b", {"url": f"{url}/b", "ttl": 300}, who="one"))[0] == 200
+        for method, path, body, who in [
+            ("POST", "agents", {"name": "c", "url": f"{url}/c"}, "root"),
+            ("PUT", "announce/c", {"url": f"{url}/c", "ttl": 300}, "one"),
+        ]:
+            status, problem = await at.do(method, path, body, who=who)
+            assert (status, problem["code"]) == (409, "CATALOGUE_FULL"), problem
+        # Those that are there can be renewed, and others have room.
+        assert (await at.do("PUT", "announce/b", {"url": f"{url}/b", "ttl": 300}, who="one"))[0] == 200
+        assert (await at.do("PUT", "agents/a", {"url": f"{url}/d"}))[0] == 200
+        assert (await at.do("POST", "agents", {"name": "c", "url": f"{url}/c"}, who="stranger"))[0] == 200
+
+    fleet(tmp_path, lambda _: "agents: []\n", work)
+
+
+def test_agents_of_a_tenant_that_never_answer_keep_none_of_others_waiting(tmp_path: Path) -> None:
+    def prepare(cards: CardServer) -> None:
+        cards.silent = "/slow"
+        cards.cards["/quick" + NEW] = card("quick", "draft")
+
+    async def work(at: Fleet) -> None:
+        url = at.cards.url
+        for number in range(2 * discovery.ASKING):
+            await at.do("POST", "agents", {"name": f"s{number}", "url": f"{url}/slow/{number}.json"})
+        async with asyncio.timeout(30):
+            while len(at.cards.paths("/slow")) < discovery.ASKING / 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        # Who asks for cards by hand takes nobody's turn either.
+        asking = [
+            asyncio.create_task(at.do("POST", f"agents/s{number}/refresh"))
+            for number in range(2 * discovery.ASKING)
+        ]
+        await at.do("POST", "agents", {"name": "quick", "url": f"{url}/quick"}, who="stranger")
+        # Well before the first of the others is given up.
+        async with asyncio.timeout(client_discovery.TIMEOUT_S - 5):
+            while (await at.agent("quick", who="stranger"))["state"] != "ready":  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        for one in asking:
+            one.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+
+    fleet(tmp_path, lambda _: "agents: []\n", work, prepare=prepare)
+
+
+def test_a_large_card_is_asked_for_anew(tmp_path: Path) -> None:
+    def prepare(cards: CardServer) -> None:
+        cards.cards["/large" + NEW] = card("large", *[f"skill-{number}" for number in range(2000)])
+
+    async def work(at: Fleet) -> None:
+        await at.do("POST", "agents", {"name": "large", "url": f"{at.cards.url}/large"})
+        listed = await at.until("large", state="ready")
+        assert len(listed["skills"]) == 1000
+        await at.do("POST", "agents/large/refresh")
+        assert [("if-none-match" in headers) for path, headers in at.cards.asked if NEW in path] == [
+            False
+        ] * 2
+
+    fleet(tmp_path, lambda _: "agents: []\n", work, prepare=prepare)

@@ -4,14 +4,41 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+import msgspec
+from msgspec.structs import replace
+
+from trunkline.errors import Unreadable
 from trunkline.fleet.catalogue.entry import EntrySkill
 from trunkline.fleet.catalogue.listed import CardFacts
 from trunkline.net.egress import shown
-from trunkline.wire.card import plain_name, plain_prose
+from trunkline.wire.card import Skill, plain_name, plain_prose
 from trunkline.wire.peer_card import PeerCard
 
 _FIRST_PAUSE_S = 2.0
 _TEXT, _SKILLS, _TAGS = 4096, 1000, 64
+# What is kept of a card: that of its skills, and that of all else.
+_SKILL_BYTES, _CARD_BYTES = 256 << 10, 64 << 10
+
+
+def kept_of(card: PeerCard) -> PeerCard:
+    """A card as it is kept for as long as the agent is listed: without its document, and not of any size.
+
+    Raises:
+        Unreadable: it is too large beside its skills; of these, those that are too many are left out.
+    """
+    skills: list[Skill] = []
+    room = _SKILL_BYTES
+    for one in card.skills[:_SKILLS]:
+        room -= len(msgspec.json.encode(one))
+        if room < 0:
+            break
+        skills.append(one)
+    kept = replace(card, skills=(), document={})
+    if len(msgspec.json.encode(kept)) > _CARD_BYTES:
+        raise Unreadable(
+            f"the card has over {_CARD_BYTES} bytes beside its skills, which is more than is kept"
+        )
+    return replace(kept, skills=tuple(skills))
 
 
 def facts_of(card: PeerCard, url: str, at: int) -> CardFacts:

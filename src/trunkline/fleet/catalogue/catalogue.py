@@ -80,6 +80,10 @@ class Catalogue:
         """Every entry, of all tenants."""
         return dict(self._entries)
 
+    def count(self, tenant: str) -> int:
+        """How many entries a tenant has beside those of files."""
+        return len(self._names.get(tenant, ()))
+
     def key_of(self, tenant: str, name: str) -> Key | None:
         """Which entry a name means in a tenant: that of a file wins."""
         of_file = self._entries.get((OF_FILES, name))

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
+
+import msgspec
 
 from trunkline.client.client import Client
 from trunkline.clock import random_bits, wait_event
 from trunkline.errors import Misuse, TrunklineError, Unreachable
-from trunkline.fleet.catalogue.card_facts import facts_of, pause_s
+from trunkline.fleet.catalogue.card_facts import facts_of, kept_of, pause_s
 from trunkline.fleet.catalogue.catalogue import OF_FILES, Catalogue, Key
 from trunkline.fleet.catalogue.entry import Entry
 from trunkline.net.egress import refusal_text
@@ -22,9 +25,11 @@ from trunkline.wire.peer_card import PeerCard
 
 log = logging.getLogger("trunkline.fleet")
 CARD_REFRESH_S = 600.0
-# How many agents are asked at once, and how many of one tenant: those that hang hold up nobody else's.
+# How many agents are asked at once. Of one tenant not more than are left for others, so that those which
+# answer slowly, or never, keep only the others of their tenant waiting.
 ASKING = 32
-OF_TENANT = 16
+# The size of a card that is asked for only if it has changed.
+REMEMBERED = 16 << 10
 
 
 def draw() -> float:
@@ -55,9 +60,10 @@ class CardDiscovery:
         self._failures: dict[Key, int] = {}
         self._due: dict[Key, float] = {}
         self._queue: list[tuple[float, Key]] = []
+        # By tenant: how many are asked because their time has come, and those that wait for their turn.
+        self._turns: Counter[str] = Counter()
+        self._waiting: dict[str, deque[tuple[float, Key]]] = {}
         self._asking: dict[Key, asyncio.Event] = {}
-        # By tenant, those whose time has come while so many of its others are asked.
-        self._held: dict[str, deque[tuple[float, Key]]] = {}
         self._woken = asyncio.Event()
         catalogue.changed.append(self._note)
         for key, entry in catalogue.entries().items():
@@ -98,19 +104,26 @@ class CardDiscovery:
     def _start(self, group: asyncio.TaskGroup) -> float | None:
         """Ask those whose time has come; gives how long until that of the next."""
         now = monotonic()
-        while self._queue and len(self._asking) < ASKING:
-            due, key = self._queue[0]
-            if due > now:
-                return due - now
-            heapq.heappop(self._queue)
-            if self._due.get(key) != due or key in self._asking:
-                continue
-            if key[0] != OF_FILES and sum([one[0] == key[0] for one in self._asking]) >= OF_TENANT:
-                self._held.setdefault(key[0], deque()).append((due, key))
-                continue
-            self._asking[key] = asyncio.Event()
-            group.create_task(self._ask_and_plan(key))
-        return None
+        while self._queue and self._queue[0][0] <= now:
+            due, key = heapq.heappop(self._queue)
+            self._waiting.setdefault(key[0], deque()).append((due, key))
+        turns = self._turns
+        for tenant, waiting in list(self._waiting.items()):
+            while waiting and (0 if tenant == OF_FILES else turns[tenant]) < ASKING - turns.total():
+                due, key = waiting.popleft()
+                if self._due.get(key) == due and key not in self._asking:
+                    turns[tenant] += 1
+                    self._asking[key] = asyncio.Event()
+                    group.create_task(self._ask_and_plan(key)).add_done_callback(partial(self._end, tenant))
+            # Behind the others, so that each of them has its turn.
+            del self._waiting[tenant]
+            if waiting:
+                self._waiting[tenant] = waiting
+        return self._queue[0][0] - now if self._queue else None
+
+    def _end(self, tenant: str, _: asyncio.Task[None]) -> None:
+        self._turns -= Counter([tenant])
+        self._woken.set()
 
     async def _ask_and_plan(self, key: Key) -> None:
         is_known = False
@@ -124,22 +137,9 @@ class CardDiscovery:
             self._catalogue.fail(key, "its card cannot be taken up; the log of the hub says why")
         finally:
             self._asking.pop(key).set()
-            self._woken.set()
-            self._let_go(key[0])
             if key in self._due:
                 failures = self._failures.get(key, 0)
                 self._plan(key, pause_s(self._refresh_s, failures, self._draw()) if is_known else 0.0)
-
-    def _let_go(self, tenant: str) -> None:
-        """Have the next one of a tenant asked that was held back for its others."""
-        held = self._held.pop(tenant, None)
-        while held:
-            due, key = held.popleft()
-            if self._due.get(key) == due:
-                heapq.heappush(self._queue, (due, key))
-                break
-        if held:
-            self._held[tenant] = held
 
     async def refresh(self, key: Key) -> None:
         """Ask for a card now; whoever asks meanwhile waits for the same answer."""
@@ -166,8 +166,12 @@ class CardDiscovery:
             self._catalogue.fail(key, _reason(peer, card)[:1000])
             return True
         self._failures.pop(key, None)
+        if len(msgspec.json.encode(card.document)) > REMEMBERED:
+            # It is kept by its client, to be asked whether it has changed; a large one is asked for anew.
+            self._clients.pop(key, None)
+        card = kept_of(card)
         known = self.card_of(peer)
-        if known is None or known.document != card.document:
+        if known is None or known != card:
             # One that says the same is the same: whoever works by it goes on.
             self._cards[_identity(peer)] = peer, card
             known = card
