@@ -130,6 +130,8 @@ def test_a_token_is_replaced_before_its_end(said: Any, lasts: float) -> None:
         (Page(200, b'{"error":"x\\u0007"}'), Unauthenticated, r"gives no token \(HTTP 200\)$"),
         (Page(200, b"{}"), Unauthenticated, "without a bearer token"),
         (Page(200, b"[]"), Unauthenticated, "without a bearer token"),
+        (Page(200, b'{"a":' + b"[" * 30_000), Unauthenticated, "without a bearer token"),
+        (Page(200, b'{"access_token":"\xff"}'), Unauthenticated, "without a bearer token"),
         (Page(200, b'{"access_token":"t","token_type":"mac"}'), Unauthenticated, "without a bearer token"),
     ],
 )  # fmt: skip

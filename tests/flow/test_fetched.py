@@ -52,6 +52,8 @@ async def test_a_workflow_is_fetched_by_its_address() -> None:
         "/good": (200, msgspec.json.encode(CHILD)),
         "/list": (200, b"[]"),
         "/odd": (200, b"{"),
+        "/deep": (200, b'{"a":' + b"[" * 30_000),
+        "/bytes": (200, b'{"a":"\xff"}'),
         "/broken": (200, b"{}"),
         "/large": (200, b" " * ((2 << 20) + 1)),
         "/fault": (500, b"{}"),
@@ -62,7 +64,7 @@ async def test_a_workflow_is_fetched_by_its_address() -> None:
         assert (await outcome(flows, pinned))[0] == "completed"
         other = nesting(f"{base}/good", version_pin="0" * 64)
         assert await outcome(flows, other) == ("failed", "VALIDATION_ERROR")
-        for page in ("/list", "/odd", "/large", "/fault", "/none"):
+        for page in ("/list", "/odd", "/deep", "/bytes", "/large", "/fault", "/none"):
             assert await outcome(flows, nesting(base + page)) == ("failed", "WORKFLOW_NOT_FOUND"), page
         assert await outcome(flows, nesting(f"{base}/broken")) == ("failed", "VALIDATION_ERROR")
         # What is known here by this name is not fetched.

@@ -20,6 +20,7 @@ from trunkline.config import Secret
 from trunkline.errors import Misuse, Unauthenticated, Unreachable, Unreadable
 from trunkline.net.egress import shown, target
 from trunkline.net.http import Headers, HttpClient, HttpRequest, HttpResponse
+from trunkline.wire.decode import DECODE_ERRORS
 
 # A token is replaced this long before its end, so that none ends on the way.
 SKEW_S = 30.0
@@ -82,7 +83,7 @@ async def post_form(
         await response.close()
     try:
         return response.status, msgspec.json.decode(raw, type=dict[str, Any])
-    except msgspec.MsgspecError:
+    except DECODE_ERRORS:
         return response.status, {}
 
 

@@ -12,6 +12,7 @@ from trunkline.flow.definitions import LARGEST, Definitions, Loaded, beside
 from trunkline.flow.engine.parts import WorkflowRefs
 from trunkline.net.egress import shown
 from trunkline.net.fetch import FetcherOf
+from trunkline.wire.decode import DECODE_ERRORS
 
 _HEADERS = (("accept", "application/json"),)
 
@@ -54,7 +55,7 @@ class FetchedWorkflows:
             raise _missing(ref, f"HTTP {answer.status}")
         try:
             found = msgspec.json.decode(answer.body)
-        except (msgspec.DecodeError, RecursionError):
+        except DECODE_ERRORS:
             raise _missing(ref, "it is not JSON") from None
         if not isinstance(found, dict):
             raise _missing(ref, "it is no object")

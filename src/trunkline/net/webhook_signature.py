@@ -167,7 +167,7 @@ def jwks_keys(document: bytes | str | Mapping[str, Any]) -> list[CheckingKey]:
             for key in found.keys
             if (key.kty, key.crv, key.use) == ("OKP", "Ed25519", "sig")
         ]
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise Misuse(f"this is no JWKS document: {error}") from None
     if not keys:
         raise Misuse("the JWKS document holds no Ed25519 key for signatures")

@@ -20,6 +20,7 @@ from trunkline.fleet.catalogue.service import CatalogueService
 from trunkline.hub.hub import variable_of
 from trunkline.net.egress import Egress
 from trunkline.store.base import Store
+from trunkline.wire.peer_card import PeerCard
 
 NEW, OLD = "/.well-known/agent-card.json", "/.well-known/agent.json"
 CANARY = "canary-of-an-agent"
@@ -435,5 +436,32 @@ def test_a_large_card_is_asked_for_anew(tmp_path: Path) -> None:
         assert [("if-none-match" in headers) for path, headers in at.cards.asked if NEW in path] == [
             False
         ] * 2
+
+    fleet(tmp_path, lambda _: "agents: []\n", work, prepare=prepare)
+
+
+def test_an_agent_that_cannot_be_asked_for_whatever_reason_does_not_end_the_asking_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = discovery.kept_of
+
+    def fails(card: PeerCard) -> PeerCard:
+        if card.name == "odd":
+            raise RuntimeError("a mistake of ours")
+        return real(card)
+
+    monkeypatch.setattr(discovery, "kept_of", fails)
+
+    def prepare(cards: CardServer) -> None:
+        cards.cards["/odd" + NEW] = card("odd", "draft")
+        cards.cards["/good" + NEW] = card("good", "draft")
+
+    async def work(at: Fleet) -> None:
+        await at.do("POST", "agents", {"name": "odd", "url": f"{at.cards.url}/odd"})
+        assert "the log of the server" in (await at.until("odd", state="unreachable"))["reason"]
+        await at.do("POST", "agents", {"name": "good", "url": f"{at.cards.url}/good"}, who="stranger")
+        async with asyncio.timeout(30):
+            while (await at.agent("good", who="stranger"))["state"] != "ready":  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
 
     fleet(tmp_path, lambda _: "agents: []\n", work, prepare=prepare)

@@ -28,6 +28,7 @@ from trunkline.http.exchange import JSON
 from trunkline.http.mounts import PUBLIC, App, Mount, Route
 from trunkline.net.fetch import Fetcher
 from trunkline.wire.codes import write_problem
+from trunkline.wire.decode import DECODE_ERRORS
 
 PREFIX = "/discord"
 _BODY_LIMIT = 256 << 10
@@ -113,7 +114,7 @@ class DiscordChannel:
             return "", f"status {response.status}"
         try:
             return msgspec.json.decode(response.body, type=_Posted).id, ""
-        except msgspec.MsgspecError:
+        except DECODE_ERRORS:
             return "", ""
 
 

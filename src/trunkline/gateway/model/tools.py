@@ -33,6 +33,7 @@ from trunkline.gateway.model.page_text import page_text
 from trunkline.gateway.model.providers import ModelSource
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
+from trunkline.wire.decode import DECODE_ERRORS
 
 MCP_S = 45.0
 # Of a tool or an agent that there is not a model may say any name.
@@ -241,7 +242,7 @@ async def _search(use: ToolUse, form: SearchForm) -> str:
         raise Misuse(f"the search engine answers HTTP {response.status}")
     try:
         found = msgspec.json.decode(response.body, type=_SearchAnswer).results[:_SEARCHED]
-    except msgspec.MsgspecError:
+    except DECODE_ERRORS:
         raise Misuse("the search engine does not answer with JSON results") from None
     return "\n\n".join([f"{one.title}\n{one.url}\n{one.content}" for one in found]) or "Nothing was found."
 
