@@ -146,6 +146,21 @@ def test_no_token(page: Page, error: type[Exception], words: str) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("status", [400, 500])
+@pytest.mark.parametrize("exchanged", ["", "subject"])
+def test_an_endpoint_that_repeats_a_secret_is_not_quoted(status: int, exchanged: str) -> None:
+    def repeats(asked: Asked) -> Page:
+        told = asked.headers.get("authorization", "") or parse_qs(asked.body.decode())["subject_token"][0]
+        return Page(status, msgspec.json.encode({"error": "odd", "error_description": f"you sent {told}"}))
+
+    async def main() -> None:
+        auth = TokenExchange(ISSUER, exchanged) if exchanged else made()
+        with pytest.raises(TrunklineError, match="repeats a secret in its answer$"):
+            await call(Guarded(Web({ISSUER: repeats, HOME: Page()}), auth, HOME))
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize(
     ("lost", "fate"),
     [

@@ -183,11 +183,23 @@ class ClientCredentials:
         # Invariant: no error of it says that the request it is for may have been sent.
         try:
             return await request_token(http_client, self._url, *self._login_form())
-        except Unreadable as error:
-            raise Unauthenticated(str(error)) from None
+        except (Unreadable, Unauthenticated) as error:
+            raise Unauthenticated(self._without_secrets(str(error))) from None
         except Unreachable as error:
             reason = error.reason if fate_of(error) is Fate.ANSWERED else "connect"
-            raise Unreachable(str(error), reason=reason) from None
+            raise Unreachable(self._without_secrets(str(error)), reason=reason) from None
+
+    def _without_secrets(self, said: str) -> str:
+        """What an endpoint said, unless it repeats what it was shown."""
+        form, headers = self._login_form()
+        secrets = [
+            self._secret.reveal(),
+            form.get("subject_token"),
+            *[value.split()[-1] for _, value in headers],
+        ]
+        if any([one and one in said for one in secrets]):
+            return f"{target(self._url).host} gives no token, and repeats a secret in its answer"
+        return said
 
     def _grant(self) -> dict[str, str]:
         """The members of the grant by which a token is asked for."""
