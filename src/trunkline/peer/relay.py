@@ -16,8 +16,6 @@ from trunkline.client.result import Result, artifact_text
 from trunkline.errors import TurnOver
 from trunkline.log.events import Chunk, Delta, Status
 from trunkline.log.fold import State
-from trunkline.peer.absence import AWAY_KEY
-from trunkline.peer.remote import REASON_KEY
 from trunkline.run.executor import Verdict, Work
 from trunkline.wire.question import answered_question, question_metadata, read_question
 from trunkline.wire.types import (
@@ -38,7 +36,8 @@ from trunkline.wire.types import (
 ANSWER = "answer"
 # In the metadata of a question: its id at the remote agent.
 ASKED_KEY = "trunkline.asked"
-_OURS = frozenset({AWAY_KEY, REASON_KEY})
+# How the keys begin by which we tell of tasks: no agent elsewhere says anything under one.
+_OURS = "trunkline."
 # Pieces of text are gathered: at first for this many characters or seconds, then more as the text grows, so
 # that however long it is and however small its pieces are, it becomes some thousand events.
 _CHARACTERS = 24
@@ -133,13 +132,14 @@ class Relay:
         wanted = "wants a login" if result.state is TaskState.AUTH_REQUIRED else "asks for more"
         parts = asked.parts if asked is not None and asked.parts else (Part(text=f"The agent {wanted}."),)
         question_id = self._work.ids.new()
+        own = self.own(Message(question_id, parts=parts, metadata=None if asked is None else asked.metadata))
         metadata = {
-            **((asked.metadata if asked is not None else None) or {}),
+            **(own.metadata or {}),
             **question_metadata(question_id),
             # So that the answer names it there too, whoever then sends it.
             ASKED_KEY: "" if asked is None else answered_question(asked),
         }
-        message = self.own(Message(question_id, role=Role.AGENT, parts=parts, metadata=metadata))
+        message = replace(own, metadata=metadata)
         return Status(result.state, message, deadline=deadline_of(message))
 
     def own(self, message: Message) -> Message:
@@ -149,7 +149,8 @@ class Relay:
             message_id=message.message_id or self._work.ids.new(),
             context_id=state.context_id,
             task_id=state.task_id,
-            role=message.role,
+            # Whatever it says: it is none of its caller's words.
+            role=Role.AGENT,
             parts=message.parts,
             metadata=_told_by_agent(message.metadata),
             extensions=message.extensions,
@@ -212,14 +213,14 @@ class Relay:
             return
         await self.flush()
         self._said = message
-        await self._work.emit(Status(WORKING, self.own(message), metadata))
+        await self._work.emit(Status(WORKING, self.own(message), _told_by_agent(metadata)))
 
 
 def _told_by_agent(metadata: Metadata | None) -> Metadata | None:
-    """The metadata of a remote agent's message without what only we may say of a task."""
-    if metadata is None or metadata.keys().isdisjoint(_OURS):
+    """The metadata of a remote agent without what only we may say of a task."""
+    if not metadata:
         return metadata
-    return {key: value for key, value in metadata.items() if key not in _OURS}
+    return {key: value for key, value in metadata.items() if not key.startswith(_OURS)}
 
 
 def _is_plain(artifact: Artifact) -> bool:
