@@ -76,3 +76,17 @@ def test_a_route_is_explained(trunkline: Run, asked: Asked) -> None:
     ]
     for wrong in ((), (TASK, "--skill", "x"), ("a/b",)):
         assert trunkline("route", "explain", *wrong, *STORE)[0] == 2
+
+
+def test_what_an_agent_elsewhere_says_reaches_no_terminal_as_it_is(
+    trunkline: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "\x1b[31mred\x1b]0;title\x07\u202e\nERR: no error"
+    monkeypatch.setattr(
+        Operator, "ask", lambda *_, **__: {"tasks": [{**ITEM, "state": "completed", "text": said}]}
+    )
+    code, out, _ = trunkline("a2a", "call", "ann", "go", *STORE)
+    assert (code, out) == (
+        0,
+        "[/a2a call ann]\n\\x1b[31mred\\x1b]0;title\\x07\\u202e\nERR: no error\n[END A2A]\n",
+    )

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from trunkline.cli.admin import Operator
-from trunkline.cli.console import one_line
+from trunkline.cli.console import escape_controls, one_line
 from trunkline.cli.parsing import Commands, Several, StoreUrl, Tenant
 from trunkline.errors import Misuse
 from trunkline.fleet.routing.a2a_tool import perform_line
@@ -120,5 +120,5 @@ def _perform(url: str | None, tenant: str, line: str) -> None:
         return await asyncio.to_thread(operator.ask, method, f"/api{path}", body, tenant=tenant)
 
     said = asyncio.run(perform_line(line, asked))
-    print(said)
-    raise typer.Exit(int("\nERR: " in said))
+    print(escape_controls(said))
+    raise typer.Exit(int(said.partition("\n")[2].startswith("ERR: ")))

@@ -6,6 +6,7 @@ its own. What went wrong begins with `ERR:`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal
 from urllib.parse import quote
@@ -28,6 +29,8 @@ WAIT_S = 300
 _SHOWN = 300
 USAGE = "usage: /a2a list | /a2a card NAME | /a2a call NAME MESSAGE"
 _CUT = "\n… cut here"
+# Where a line of a body looks like one of the frame.
+_FRAME = re.compile(r"(?:^|(?<=[\n\r\v\f\x85\u2028\u2029]))(?=\[(?:END A2A\]|/a2a ))")
 # The tool as models are told of it.
 A2A: dict[str, Any] = {
     "name": "a2a",
@@ -109,9 +112,9 @@ def read_line(line: str) -> A2aLine:
 
 def framed(line: str, body: str) -> str:
     """A result between its header and its footer, cut where it is too long."""
-    encoded = body.encode(errors="replace")
-    if len(encoded) > BODY_LIMIT:
-        body = encoded[:BODY_LIMIT].decode(errors="ignore") + _CUT
+    # Others say what is in it, and none of them ends it or begins another one.
+    encoded = _FRAME.sub(" ", body).encode(errors="replace")
+    body = encoded[:BODY_LIMIT].decode(errors="ignore") + (_CUT if len(encoded) > BODY_LIMIT else "")
     words = _words(line).split()
     head = " ".join(words[: 1 if words[:1] == ["list"] else 2])
     return f"[/a2a {head[:_SHOWN]}]\n{body}\n[END A2A]"
@@ -172,7 +175,7 @@ def card_lines(listed: Listed) -> AgentCardLines:
 
 def card_text(card: AgentCardLines) -> str:
     """The answer to `/a2a card`, as text."""
-    skills = [f"  {one.id}: {one.description}".rstrip(": ") for one in card.skills]
+    skills = [f"  {one.id}: {_on_one_line(one.description)}".rstrip(": ") for one in card.skills]
     return "\n".join(
         [
             f"name: {card.name}",
@@ -180,11 +183,15 @@ def card_text(card: AgentCardLines) -> str:
             f"protocol: {', '.join(card.versions)}",
             f"version: {card.version}",
             f"state: {card.state} {card.reason}".rstrip(),
-            f"description: {card.description}",
+            f"description: {_on_one_line(card.description)}",
             "skills:",
             *skills,
         ]
     )
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _answer(name: str, task: dict[str, Any]) -> str:
