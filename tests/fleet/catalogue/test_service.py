@@ -458,7 +458,7 @@ def test_an_agent_that_cannot_be_asked_for_whatever_reason_does_not_end_the_aski
 
     async def work(at: Fleet) -> None:
         await at.do("POST", "agents", {"name": "odd", "url": f"{at.cards.url}/odd"})
-        assert "the log of the server" in (await at.until("odd", state="unreachable"))["reason"]
+        assert "the log of the hub" in (await at.until("odd", state="unreachable"))["reason"]
         await at.do("POST", "agents", {"name": "good", "url": f"{at.cards.url}/good"}, who="stranger")
         async with asyncio.timeout(30):
             while (await at.agent("good", who="stranger"))["state"] != "ready":  # noqa: ASYNC110
