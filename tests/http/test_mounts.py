@@ -11,7 +11,7 @@ import pytest
 from tests.http.transport import Line, get, post, run
 from trunkline.errors import Misuse, RouteNotFound
 from trunkline.http.exchange import Exchange
-from trunkline.http.mounts import Mount, MountedCall, Mounts, Route, scope_of
+from trunkline.http.mounts import WATCH_S, Mount, MountedCall, MountedSocket, Mounts, Route, scope_of
 
 
 async def nothing(scope: Any, receive: Any, send: Any) -> None:
@@ -202,3 +202,61 @@ def test_an_application_hears_that_its_caller_left() -> None:
 
     run(main)
     assert heard == [{"type": "http.disconnect"}, "ended"]
+
+
+def test_whoever_is_let_in_no_longer_is_cut_off_though_another_one_takes_nothing() -> None:
+    async def case() -> list[str]:
+        mounts, told, ended = Mounts(), list[str](), asyncio.Event()
+
+        async def forever(*_: Any) -> Any:
+            await asyncio.Event().wait()
+
+        async def hear(scope: Any, receive: Any, send: Any) -> None:
+            del send
+            told.append(f"{scope['who']} {(await receive())['type']}")
+            if len(told) == 3:
+                ended.set()
+
+        watching = asyncio.create_task(mounts.watch())
+        open_now = list[asyncio.Task[None]]()
+
+        async def serve(who: str) -> None:
+            socket = MountedSocket(forever, forever, 10, lambda: False)
+            with mounts.opened(socket):
+                await socket.run(hear, {"who": who})
+
+        for who in ("one", "two", "three"):
+            open_now.append(asyncio.create_task(serve(who)))
+        # Each of them keeps whoever writes to it waiting, for the close too.
+        async with asyncio.timeout(2 * WATCH_S):
+            await ended.wait()
+        for task in (watching, *open_now):
+            task.cancel()
+        await asyncio.gather(watching, *open_now, return_exceptions=True)
+        return sorted(told)
+
+    assert asyncio.run(case()) == [f"{who} websocket.disconnect" for who in ("one", "three", "two")]
+
+
+def test_nothing_more_is_said_to_whom_is_let_in_no_longer() -> None:
+    async def case() -> list[Any]:
+        said: list[Any] = []
+
+        async def receive() -> Any:
+            await asyncio.Event().wait()
+
+        async def send(message: Any) -> None:
+            said.append(message)
+
+        socket = MountedSocket(receive, send, 10, None)
+
+        async def talk(scope: Any, receive: Any, send: Any) -> None:
+            del scope, receive
+            await send({"type": "websocket.send", "text": "before"})
+            socket.cut()
+            await send({"type": "websocket.send", "text": "after"})
+
+        await socket.run(talk, {})
+        return [one.get("text", one.get("code")) for one in said]
+
+    assert asyncio.run(case()) == ["before", 1008]

@@ -176,7 +176,7 @@ class Mounts:
             await wait_event(self._woken, WATCH_S)
             self._woken.clear()
             for call in [each for each in self._open if each.lasting is not None and not each.lasting()]:
-                await call.cut()
+                call.cut()
 
     def look(self) -> None:
         """See now who would not be let in any more."""
@@ -215,7 +215,7 @@ class MountedCall(Struct, eq=False):
         if self.begun:
             self._left.set()
 
-    async def cut(self) -> None:
+    def cut(self) -> None:
         """Close the connection: its principal is no longer let in."""
         self._left.set()
 
@@ -267,35 +267,51 @@ class MountedSocket(Struct, eq=False):
     _send: Send
     _limit: int
     lasting: Lasting | None
-    _cut: bool = False
+    _left: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self, app: App, scope: Scope) -> None:
         """Have the application talk to its caller."""
         try:
-            await app(scope, self._receive_bounded, self._send)
+            await app(scope, self._receive_bounded, self._send_on)
         except OSError:
-            if not self._cut:
+            if not self._left.is_set():
                 raise
+        if self._left.is_set():
+            await self._close(_NOT_ALLOWED)
 
     def end(self) -> None:
         """The server itself closes its WebSockets when it goes down."""
 
-    async def cut(self) -> None:
-        """Close the connection: its principal is no longer let in."""
-        await self._close(_NOT_ALLOWED)
+    def cut(self) -> None:
+        """Close the connection: its principal is no longer let in. Nobody waits for a slow reader."""
+        self._left.set()
 
     async def _close(self, code: int) -> None:
-        self._cut = True
         with contextlib.suppress(OSError, TimeoutError, RuntimeError):
             async with asyncio.timeout(_CUT_S):
                 await self._send({"type": "websocket.close", "code": code})
 
+    async def _send_on(self, message: Scope) -> None:
+        if self._left.is_set():
+            raise ConnectionResetError("the caller is no longer let in")
+        await self._send(message)
+
     async def _receive_bounded(self) -> Scope:
-        message = await self._receive()
+        arriving: asyncio.Future[Scope] = asyncio.ensure_future(self._receive())
+        left = asyncio.ensure_future(self._left.wait())
+        try:
+            await asyncio.wait((arriving, left), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            left.cancel()
+            arriving.cancel()
+        if self._left.is_set():
+            return {"type": "websocket.disconnect", "code": _NOT_ALLOWED}
+        message = await arriving
         if message["type"] == "websocket.receive":
             size = len(message.get("bytes") or b"") or len((message.get("text") or "").encode())
             if size > self._limit:
                 await self._close(_TOO_BIG)
+                self._left.set()
                 return {"type": "websocket.disconnect", "code": _TOO_BIG}
         return message
 
