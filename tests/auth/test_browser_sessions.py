@@ -18,7 +18,7 @@ from trunkline.auth.browser_sessions import (
 from trunkline.auth.identity import ClosedTenants, Identity
 from trunkline.auth.key_store import KeyStore
 from trunkline.auth.keys import Keyring
-from trunkline.auth.principal import ANONYMOUS
+from trunkline.auth.principal import ANONYMOUS, Principal, Scope
 from trunkline.config import Secret
 from trunkline.errors import Unauthenticated, UnsupportedOperation
 from trunkline.store.sqlite.store import SqliteStore
@@ -100,6 +100,27 @@ def test_it_ends_with_its_key_with_its_time_and_with_its_tenant() -> None:
         assert office.name(fixed)
         office.now += 1
         assert not office.name(fixed)
+
+    at_office(work)
+
+
+def test_streams_end_whose_key_may_less_or_is_another_ones_now_and_go_on_where_it_may_more() -> None:
+    async def work(office: Office) -> None:
+        ada = Principal("north", "ada", frozenset({Scope.READ, Scope.ADMIN}))
+        named = b"a-key-of-a-file"
+
+        def lasts(now: Principal) -> list[bool]:
+            office.ring.take_named([(Secret(named.decode()), ada)])
+            shown = ({b"x-api-key": named}, office.begin(named))
+            lasting = [office.identity.lasting(headers) for headers in shown]
+            office.ring.take_named([(Secret(named.decode()), now)])
+            return [one is not None and one() for one in lasting]
+
+        assert lasts(Principal("north", "ada", frozenset({Scope.READ, Scope.ADMIN}))) == [True, True]
+        assert lasts(Principal("north", "ada", frozenset({*ada.scopes, Scope.WRITE}))) == [True, True]
+        assert lasts(Principal("north", "ada", frozenset({Scope.READ}))) == [False, False]
+        assert lasts(Principal("south", "ada", ada.scopes)) == [False, False]
+        assert lasts(Principal("north", "bob", ada.scopes)) == [False, False]
 
     at_office(work)
 

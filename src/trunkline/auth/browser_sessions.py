@@ -81,9 +81,10 @@ class BrowserSessions:
         return found
 
     def lasting(self, headers: Mapping[bytes, bytes]) -> Callable[[], bool]:
-        """A question for later: whether the session of these headers goes on."""
+        """A question for later: whether the session of these headers goes on, and its key opens as much."""
         session = self._read(session_cookie(headers))
-        return lambda: self._whose(session) is not None
+        was = self._whose(session)
+        return lambda: was is not None and was.lasts_in(self._whose(session))
 
     async def end(self, headers: Mapping[bytes, bytes]) -> None:
         """End the session of these headers everywhere, before its time; without one there is nothing to do.

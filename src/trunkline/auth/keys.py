@@ -113,9 +113,10 @@ class Keyring:
         return found
 
     def lasting(self, token: bytes) -> Callable[[], bool]:
-        """A question for later: whether this key still opens. It holds nothing of the key itself."""
+        """A question for later: whether this key still opens as much. It holds nothing of the key itself."""
         proof = proof_of(token)
-        return lambda: self.whose(proof) is not None
+        was = self.whose(proof)
+        return lambda: was is not None and was.lasts_in(self.whose(proof))
 
     def whose(self, proof: KeyProof) -> Principal | None:
         """Whose key this is the proof of; None if that key opens nothing now."""

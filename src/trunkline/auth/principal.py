@@ -56,6 +56,13 @@ class Principal(Struct, frozen=True, gc=False):
     name: str
     scopes: frozenset[Scope] = CALLER
 
+    def lasts_in(self, now: Principal | None) -> bool:
+        """Whether who a key stood for is who it stands for now, and may still do all that it might."""
+        # Nearly always nothing has changed.
+        if now is self or now is None:
+            return now is self
+        return (now.tenant, now.name) == (self.tenant, self.name) and self.scopes <= now.scopes
+
 
 ANONYMOUS = Principal(DEFAULT_TENANT, "anonymous", frozenset({Scope.READ, Scope.WRITE, Scope.METRICS}))
 
