@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from trunkline.errors import Conflict, StoreError
+from trunkline.errors import Conflict, InvalidParams, StoreError
 from trunkline.store import mirror as module
 from trunkline.store.mirror import Mirror
 from trunkline.store.records import Doc
@@ -156,24 +156,27 @@ def test_a_tenant_is_forgotten_whatever_is_wrong_with_others() -> None:
     with_store(work)
 
 
-def test_what_is_too_much_is_refused_and_what_is_known_still_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BYTES_LIMIT", 10)
-
-    async def work(store: SqliteStore, reader: Reader) -> None:
-        await store.docs.put("t", KIND, "a", b"12345678", 0)
-        await store.docs.put("t", KIND, "b", b"123", 0)
-        await store.docs.put("t", KIND, "c", b"12", 0)
-        with pytest.raises(StoreError, match="document b: those of kind agent take more than"):
-            await reader.mirror.refresh()
-        assert set(reader.values) == {"a", "c"}
-        await store.docs.put("t", KIND, "a", b"1234567890123", 1)
-        with pytest.raises(StoreError):
-            await reader.mirror.refresh()
-        assert reader.values["a"] == "1234567890123"
-        await store.docs.delete("t", KIND, "a")
-        await store.docs.put("t", KIND, "b", b"now", 1)
-        await reader.mirror.refresh()
-        assert reader.values == {"b": "now", "c": "12"}
+def test_a_tenant_that_has_too_much_writes_no_more_and_keeps_nobody_from_anything() -> None:
+    async def work(store: SqliteStore, _: Reader) -> None:
+        mirror = Mirror(store.docs, KIND, decode, tenant_bytes=10)
+        await mirror.put("t", "a", b"12345678", expected_rev=0)
+        with pytest.raises(InvalidParams, match="remove some first") as caught:
+            await mirror.put("t", "b", b"123", expected_rev=0)
+        assert caught.value.details == {"conflict": "TENANT_FULL"}
+        assert await store.docs.get("t", KIND, "b") is None, "nothing is written that nobody could read"
+        with pytest.raises(InvalidParams):
+            await mirror.put("t", "a", b"12345678901", expected_rev=1)
+        await mirror.put("other", "b", b"1234567890", expected_rev=0)
+        # What got there by another way is known all the same: a start must not fail for it.
+        await store.docs.put("t", KIND, "c", b"1234567890", 0)
+        await mirror.refresh()
+        assert {key: one.size for key, one in mirror.documents.items()} == {
+            ("t", "a"): 8, ("other", "b"): 10, ("t", "c"): 10,
+        }  # fmt: skip
+        await mirror.put("t", "a", b"1234567", expected_rev=1)
+        await store.docs.delete("t", KIND, "c")
+        await mirror.refresh()
+        await mirror.put("t", "b", b"123", expected_rev=0)
 
     with_store(work)
 

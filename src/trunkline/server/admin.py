@@ -33,6 +33,8 @@ LOCAL = Principal(DEFAULT_TENANT, "operator", OPERATOR)
 GRACE_MS = 24 * 3600 * 1000
 _LONGEST_MS = 10**11
 _MOST = 1000
+# How many keys the admins of a tenant make.
+KEYS_LIMIT = 10_000
 # What concerns every tenant; nobody gives it away who has not got it.
 _OF_THE_SERVER = frozenset({Scope.OPERATOR, Scope.METRICS})
 _STATES = ("pending", "done", "dead", "dropped")
@@ -162,6 +164,7 @@ class Admin:
                 raise _beyond("another tenant")
             if not _is_within(wanted.scopes, principal):
                 raise _beyond("the whole server")
+            await self._check_room(tenant)
         made = await self._stored_keys.create(
             wanted.owner,
             tenant=tenant,
@@ -170,6 +173,13 @@ class Admin:
         )
         log.info("admin.key.created key=%s owner=%a tenant=%a by=%a", made.key.id, wanted.owner, tenant, by)
         return made
+
+    async def _check_room(self, tenant: str) -> None:
+        # A revoked key stays for good, so it counts: every process has all keys of all tenants in memory.
+        if sum([one.tenant == tenant for one in await self._stored_keys.list()]) >= KEYS_LIMIT:
+            raise errors.InvalidParams(
+                f"a tenant makes at most {KEYS_LIMIT} keys, revoked ones too; rotate one instead"
+            )
 
     async def _revoke(self, key_id: str, principal: Principal) -> KeyInfo:
         await self._check_key(key_id, principal)

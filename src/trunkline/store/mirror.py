@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from trunkline.errors import Misuse, StoreError
+from trunkline.errors import InvalidParams, Misuse, StoreError
 from trunkline.store.parts import Docs
 from trunkline.store.records import START, AddedDoc, Cursor, Doc, DocChange, Poll
 
 log = logging.getLogger("trunkline.store")
 PAGE = 500
-BYTES_LIMIT = 64 << 20
+# Of documents that callers write, a tenant has so many bytes of each kind; what one fills is not the others'.
+TENANT_BYTES = 16 << 20
 T = TypeVar("T")
 
 
@@ -39,14 +41,21 @@ class Mirror(Generic[T]):
         kind: str,
         decode: Callable[[Doc], T],
         changed: Callable[[str, str, T | None], None] = lambda tenant, doc_id, value: None,
+        *,
+        tenant_bytes: int = 0,
     ) -> None:
-        """Take how to read a document; a `StoreError` or `Misuse` of that or of `changed` is its own."""
+        """Take how to read a document; a `StoreError` or `Misuse` of that or of `changed` is its own.
+
+        With `tenant_bytes` no more than that is written for one tenant. What the store has is always taken:
+        else one of them could keep every process from its start.
+        """
         self._docs = docs
         self._kind = kind
         self._decode = decode
         self._changed = changed
         self._cursor: Cursor = START
-        self._size = 0
+        self._tenant_bytes = tenant_bytes
+        self._sizes: Counter[str] = Counter()
         self._refused: dict[tuple[str, str], StoreError | Misuse] = {}
         self.documents: dict[tuple[str, str], Mirrored[T]] = {}
         # Invariant: what is read or written is taken before the next is begun, so an old reading never
@@ -84,8 +93,10 @@ class Mirror(Generic[T]):
 
         Raises:
             Conflict: the document stands at another revision; it is known after a refresh.
+            InvalidParams: the tenant has too much of this kind.
         """
         async with self._turn:
+            self._check_room(tenant, len(body) - self._size_of((tenant, doc_id)))
             rev = await self._docs.put(tenant, self._kind, doc_id, body, expected_rev, beside=beside)
             self._take(DocChange(tenant, doc_id, Doc(doc_id, rev, body)))
 
@@ -106,23 +117,29 @@ class Mirror(Generic[T]):
                 # What is known stays good; what was revoked elsewhere holds until the store is back.
                 log.warning("documents.stale kind=%s error=%s", self._kind, error)
 
+    def _check_room(self, tenant: str, growth: int) -> None:
+        limit = self._tenant_bytes
+        if limit and growth > 0 and self._sizes[tenant] + growth > limit:
+            raise InvalidParams(
+                f"all of this kind together have at most {limit >> 20} MiB; remove some first",
+                conflict="TENANT_FULL",
+            )
+
+    def _size_of(self, key: tuple[str, str]) -> int:
+        known = self.documents.get(key)
+        return 0 if known is None else known.size
+
     def _take(self, change: DocChange) -> None:
         key, doc = (change.tenant, change.id), change.doc
-        known = self.documents.get(key)
-        before = 0 if known is None else known.size
+        known, before = self.documents.get(key), self._size_of(key)
         if doc is None:
             if known is not None:
                 self._changed(change.tenant, change.id, None)
                 del self.documents[key]
         else:
-            # One that is known already is always taken: its change may be that it opens nothing any more.
-            if known is None and self._size + len(doc.body) > BYTES_LIMIT:
-                raise StoreError(
-                    f"document {doc.id}: those of kind {self._kind} take more than {BYTES_LIMIT >> 20} MiB"
-                )
             value = self._decode(doc)
             if known is None or known.value != value:
                 self._changed(change.tenant, change.id, value)
             self.documents[key] = Mirrored(value, doc.rev, len(doc.body))
-        self._size += (0 if doc is None else len(doc.body)) - before
+        self._sizes[change.tenant] += (0 if doc is None else len(doc.body)) - before
         self._refused.pop(key, None)

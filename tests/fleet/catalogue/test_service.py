@@ -13,7 +13,7 @@ from tests.fleet.catalogue.cards import CardServer, card
 from tests.fleet.office import NORTH, Office, office
 from trunkline.auth.vault import Vault
 from trunkline.client import discovery as client_discovery
-from trunkline.fleet.catalogue import agents, discovery, files, service
+from trunkline.fleet.catalogue import discovery, files, service
 from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.documents import KeptEntry
 from trunkline.fleet.catalogue.service import CatalogueService
@@ -368,31 +368,6 @@ def test_probe_and_the_egress_rule(tmp_path: Path) -> None:
         loopback=False,
         prepare=prepare,
     )
-
-
-def test_a_tenant_fills_its_own_catalogue_and_nobody_elses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(agents, "TENANT_LIMIT", 2)
-
-    async def work(at: Fleet) -> None:
-        issued = await at.at.application.host.key_store.create("one", tenant="north", scopes=("announce",))
-        at.at.keys["one"] = issued.token
-        url = at.cards.url
-        assert (await at.do("POST", "agents", {"name": "a", "url": f"{url}/a"}))[0] == 200
-        assert (await at.do("PUT", "announce/b", {"url": f"{url}/b", "ttl": 300}, who="one"))[0] == 200
-        for method, path, body, who in [
-            ("POST", "agents", {"name": "c", "url": f"{url}/c"}, "root"),
-            ("PUT", "announce/c", {"url": f"{url}/c", "ttl": 300}, "one"),
-        ]:
-            status, problem = await at.do(method, path, body, who=who)
-            assert (status, problem["code"]) == (409, "CATALOGUE_FULL"), problem
-        # Those that are there can be renewed, and others have room.
-        assert (await at.do("PUT", "announce/b", {"url": f"{url}/b", "ttl": 300}, who="one"))[0] == 200
-        assert (await at.do("PUT", "agents/a", {"url": f"{url}/d"}))[0] == 200
-        assert (await at.do("POST", "agents", {"name": "c", "url": f"{url}/c"}, who="stranger"))[0] == 200
-
-    fleet(tmp_path, lambda _: "agents: []\n", work)
 
 
 def test_agents_of_a_tenant_that_never_answer_keep_none_of_others_waiting(tmp_path: Path) -> None:

@@ -25,8 +25,6 @@ from trunkline.fleet.route import api_route
 from trunkline.net.egress import Egress, refusal_text, shown
 from trunkline.wire.spellings import timestamp
 
-# Agents of one tenant by the API and by announcements.
-TENANT_LIMIT = 1000
 _CREDENTIALS_LIMIT = 4096
 # What the credentials of agents are sealed about.
 ABOUT = "credentials of an agent"
@@ -137,7 +135,6 @@ class AgentsApi:
         if known is not None or self._parts.documents.kept(call.tenant, name) is not None:
             raise _taken(name, "file" if known is None else known.entry.owner)
         self._check_free(name)
-        self._check_room(call.tenant)
         return await self._keep(call, name, raw, None)
 
     def _check_kind(self, tenant: str, kind: Kind) -> None:
@@ -147,13 +144,6 @@ class AgentsApi:
     def _check_free(self, name: str) -> None:
         if self._parts.catalogue.is_reserved(name):
             raise _taken(name, "file")
-
-    def _check_room(self, tenant: str) -> None:
-        # Of each tenant by itself: none can take the room of others.
-        if self._parts.catalogue.count(tenant) >= TENANT_LIMIT:
-            raise InvalidParams(
-                f"a tenant has at most {TENANT_LIMIT} agents beside those of files", conflict="CATALOGUE_FULL"
-            )
 
     @api_route("PUT /agents/{name}", AuthScope.ADMIN)
     async def replace(self, call: ApiCall, raw: dict[str, Any]) -> AgentItem:
@@ -240,8 +230,6 @@ class AgentsApi:
         if earlier is not None and earlier.by != call.principal.name:
             raise _taken(call.id, "announce")
         self._check_free(call.id)
-        if known is None:
-            self._check_room(call.tenant)
         await self._check_address(call.tenant, form.url)
         if not form.ttl:
             gone = AgentItem(**self._item(call, self._found(call)))

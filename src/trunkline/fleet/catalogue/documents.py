@@ -13,12 +13,15 @@ from trunkline.errors import InvalidParams, StoreError
 from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.entry import Entry, faulty_entry
 from trunkline.fleet.catalogue.entry_reader import read_entry
+from trunkline.fleet.catalogue.files import ENTRIES_LIMIT
 from trunkline.fleet.catalogue.listed import Override
-from trunkline.store.mirror import Mirror
+from trunkline.store.mirror import TENANT_BYTES, Mirror
 from trunkline.store.parts import Docs
 from trunkline.store.records import Doc
 
 ENTRY_KIND, OVERRIDE_KIND = "catalogue", "catalogue_override"
+# Of the entries that a tenant may have, as many are those of one key that announces agents.
+ANNOUNCED_LIMIT = 1000
 
 
 class KeptEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -51,7 +54,13 @@ class CatalogueDocuments:
         self._now = now_ms
         # The entries that end where nobody renews them.
         self._announced: set[tuple[str, str]] = set()
-        self.entries = Mirror(docs, ENTRY_KIND, lambda doc: _decoded(doc, KeptEntry), self._take)
+        self.entries = Mirror(
+            docs,
+            ENTRY_KIND,
+            lambda doc: _decoded(doc, KeptEntry),
+            self._take,
+            tenant_bytes=TENANT_BYTES,
+        )
         self.overrides = Mirror(docs, OVERRIDE_KIND, lambda doc: _decoded(doc, KeptOverride), self._override)
 
     async def refresh(self) -> None:
@@ -73,10 +82,28 @@ class CatalogueDocuments:
 
         Raises:
             Conflict: another process has changed it meanwhile.
+            InvalidParams: the tenant has as many as it may.
         """
         known = self.entries.documents.get((tenant, name))
+        if known is None:
+            self._check_room(tenant, kept)
         body = msgspec.json.encode(kept)
         await self.entries.put(tenant, name, body, expected_rev=0 if known is None else known.rev)
+
+    def _check_room(self, tenant: str, kept: KeptEntry) -> None:
+        # Of each tenant by itself: none can take the room of others.
+        if self._catalogue.count(tenant) >= ENTRIES_LIMIT:
+            raise InvalidParams(
+                f"a catalogue has at most {ENTRIES_LIMIT} entries; remove one first",
+                conflict="CATALOGUE_FULL",
+            )
+        if kept.owner != "announce":
+            return
+        announced = [self.entries.documents.get(key) for key in self._announced if key[0] == tenant]
+        if sum([one is not None and one.value.by == kept.by for one in announced]) >= ANNOUNCED_LIMIT:
+            raise InvalidParams(
+                f"one key announces at most {ANNOUNCED_LIMIT} agents", field="name", conflict="CATALOGUE_FULL"
+            )
 
     async def delete(self, tenant: str, name: str) -> None:
         """Forget an entry, and what was said of it."""

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.errors import Conflict, InvalidParams, StoreError
 from trunkline.fleet.ceremonies.ceremony import Ceremony, CeremonyForm
-from trunkline.store.mirror import Mirror
+from trunkline.store.mirror import TENANT_BYTES, Mirror
 from trunkline.store.parts import Docs
 from trunkline.store.records import Doc
 
@@ -42,7 +42,13 @@ class CeremonyStore:
     def __init__(self, docs: Docs, changed: Callable[[tuple[str, str]], None]) -> None:
         self._docs = docs
         self._changed = changed
-        self.mirror = Mirror(docs, KIND, _decode, lambda tenant, one_id, _: self._told((tenant, one_id)))
+        self.mirror = Mirror(
+            docs,
+            KIND,
+            _decode,
+            lambda tenant, one_id, _: self._told((tenant, one_id)),
+            tenant_bytes=TENANT_BYTES,
+        )
         self._filed: dict[tuple[str, str], Ceremony] = {}
         self._all: Mapping[tuple[str, str], Ceremony] | None = None
         self.faults: Sequence[CeremonyFault] = ()
