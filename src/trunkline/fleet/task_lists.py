@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -17,8 +18,23 @@ from trunkline.store.records import Where
 LOOK = 200
 # A page ends with the item that makes it this large.
 PAGE_BYTES = 1 << 20
-# Pages that are read at once: each may hold as much as a task.
+# Pages of a tenant that are read at once: each may hold as much as a task.
 LISTING = 4
+
+
+class TenantTurns:
+    """So many turns at once for each tenant: whoever asks for a thousand waits behind itself alone."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    def of(self, tenant: str) -> asyncio.Semaphore:
+        """The turns of a tenant."""
+        found = self._turns.get(tenant)
+        if found is None:
+            found = self._turns[tenant] = asyncio.Semaphore(self._count)
+        return found
 
 
 class TaskLists:
@@ -26,7 +42,7 @@ class TaskLists:
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
-        self._listing = asyncio.Semaphore(LISTING)
+        self._listing = TenantTurns(LISTING)
 
     async def page(
         self,
@@ -43,7 +59,7 @@ class TaskLists:
         scope = msgspec.json.encode((tenant, where, name)).decode()
         after = read_page_token(asked.after, scope, field="after") if asked.after else None
         size = LOOK if name else asked.limit
-        async with self._listing:
+        async with self._listing.of(tenant):
             page = await self._tasks.store.heads.list(tenant, where, size=size, after=after)
             items: list[object] = []
             end, weight = page.next, 0

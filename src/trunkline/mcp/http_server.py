@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trunkline.mcp.mount import McpHost
 
 log = logging.getLogger("trunkline.mcp")
-SESSIONS_OF_ONE_CALLER = 32
+SESSIONS_OF_ONE_CALLER, SESSIONS_OF_ONE_TENANT = 32, 500
 SESSIONS = 2000
 IDLE_S = 600.0
 
@@ -63,11 +63,14 @@ class McpHttpServer:
 
 
 class _CallerSessions(StreamableHTTPSessionManager):
-    """The library's sessions, of which one caller has only so many."""
+    """The library's sessions, of which one caller and one tenant have only so many."""
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> Any:
-        own = [one for one in self._session_owners.values() if one == requestor]
-        return None if len(own) >= SESSIONS_OF_ONE_CALLER else super()._admit_session(requestor)
+        tenant = None if requestor is None else requestor["client_id"]
+        of_tenant = [one for one in self._session_owners.values() if one and one["client_id"] == tenant]
+        own = [one for one in of_tenant if one == requestor]
+        full = len(own) >= SESSIONS_OF_ONE_CALLER or len(of_tenant) >= SESSIONS_OF_ONE_TENANT
+        return None if full else super()._admit_session(requestor)
 
 
 def _sites_of(host: McpHost) -> HostSource:

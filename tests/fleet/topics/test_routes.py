@@ -210,13 +210,19 @@ def test_what_is_refused() -> None:
     office(work)
 
 
-def test_there_are_only_so_many_subscribers(monkeypatch: Any) -> None:
-    monkeypatch.setattr("trunkline.fleet.topics.routes.SUBSCRIBERS", 1)
+def test_there_are_only_so_many_subscribers_of_a_tenant_and_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "OF_TENANT", 1)
 
     async def work(at: Office) -> None:
         heard, running = subscribe(at, "root", "")
         await heard.until("id: ")
         assert (await at.ask("root", "GET", "/api/bus/subscribe")).status_code == 429
+        foreign, running_too = subscribe(at, "stranger", "")
+        await foreign.until("id: ")
+        foreign.left.set()
+        await running_too
+        monkeypatch.setattr(module, "SUBSCRIBERS", 1)
+        assert (await at.ask("stranger", "GET", "/api/bus/subscribe")).status_code == 429
         heard.left.set()
         await running
         again, running = subscribe(at, "root", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Annotated
 
 import msgspec
@@ -12,7 +13,7 @@ from trunkline.auth.principal import Scope as AuthScope
 from trunkline.errors import StoreError, TooManyRequests
 from trunkline.fleet.call import ApiCall, ApiQuery, ApiStruct
 from trunkline.fleet.route import api_route
-from trunkline.fleet.task_lists import LISTING, PAGE_BYTES
+from trunkline.fleet.task_lists import LISTING, PAGE_BYTES, TenantTurns
 from trunkline.fleet.topics.frame_writers import SseWriter, WebSocketWriter
 from trunkline.fleet.topics.names import NAME_SIZE, named_task
 from trunkline.fleet.topics.patterns import REST, read_pattern
@@ -25,8 +26,8 @@ from trunkline.log.events import Submitted
 from trunkline.run.tasks import Tasks
 from trunkline.store.records import START
 
-# How many subscribers a process has at once.
-SUBSCRIBERS = 64
+# How many subscribers a process has at once, and a tenant of them.
+SUBSCRIBERS, OF_TENANT = 256, 64
 # Tasks are looked at for a correlation id in such pages, the newest first, and for so long.
 LOOK = 5000
 LOOK_S = 5.0
@@ -64,8 +65,8 @@ class TopicApi:
         self._log = tasks.store.log
         self._keep_alive_s = keep_alive_s
         self._source = TopicSource(self._log, self._answer, origin)
-        self._free = SUBSCRIBERS
-        self._reading = asyncio.Semaphore(LISTING)
+        self._subscribers: Counter[str] = Counter()
+        self._reading = TenantTurns(LISTING)
 
     @api_route("GET /bus/subscribe", AuthScope.ADMIN, stream="subscribe")
     async def check(self, asked: TopicQuery) -> None:
@@ -85,21 +86,21 @@ class TopicApi:
         pattern = read_pattern(asked.topic)
         named = dict(scope["headers"]).get(b"last-event-id", b"").decode("latin-1")
         place = await self._place(named or asked.after, "Last-Event-ID" if named else "after")
-        if not self._free:
+        if self._subscribers[call.tenant] >= OF_TENANT or self._subscribers.total() >= SUBSCRIBERS:
             raise TooManyRequests("as many subscribe as may; close another subscription", retry_after_s=5)
-        self._free -= 1
+        self._subscribers[call.tenant] += 1
         try:
             reader = TopicReader(self._source, call.tenant, pattern)
             subscription = TopicSubscription(self._log, reader, call.tenant, place, self._keep_alive_s)
             writer = WebSocketWriter(receive, send) if scope["type"] == "websocket" else SseWriter(send)
             await subscription.serve(receive, writer)
         finally:
-            self._free += 1
+            self._subscribers[call.tenant] -= 1
 
     @api_route("GET /bus/history", AuthScope.ADMIN)
     async def history(self, call: ApiCall, asked: HistoryQuery) -> TopicHistory:
         """The topics of the tasks of a correlation id."""
-        async with self._reading:
+        async with self._reading.of(call.tenant):
             found, is_all = await self._belonging(call.tenant, asked.correlation_id)
             reader = TopicReader(self._source, call.tenant, (REST,))
             items: list[TopicFrame] = []
