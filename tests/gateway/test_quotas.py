@@ -56,10 +56,10 @@ class Till:
     def spent(self, tenant: str, principal: str = "") -> tuple[float, int]:
         return self.day.get((tenant, principal), (0.0, 0))
 
-    async def ask(self, tenant: str = "a", name: str = "ann", *, count: int = 1, trigger: str = "api") -> str:
+    async def ask(self, tenant: str = "a", name: str = "ann", *, count: int = 1, **order: Any) -> str:
         """The limit that was met, with the seconds to wait; empty if there was none."""
         said = Message(message_id="m", role=Role.USER, parts=(Part(text="go"),))
-        order = DispatchOrder(tenant=tenant, principal=name, message=said, trigger=trigger)
+        order = DispatchOrder(tenant=tenant, principal=name, message=said, **order)
         try:
             async with self.quotas.admitted(order, count) or nullcontext():
                 return ""
@@ -92,8 +92,16 @@ def test_so_many_requests_a_minute_of_a_tenant_and_of_a_key() -> None:
         # What was refused has not been counted; after a minute there is place again.
         till.now += 41_000
         assert [await till.ask() for _ in range(3)] == ["", "", "requests_per_minute 20"]
-        # The clock is nobody's caller.
-        assert await till.ask(trigger="ceremony:standup") == ""
+        # The clock is nobody's caller; what it asks for counts. What was let in before is not counted again.
+        assert [await till.ask("c") for _ in range(2)] == ["", ""]
+        till.tenants["c"] = TenantQuota(requests_per_minute=2)
+        assert [await till.ask("c", trigger="ceremony:standup") for _ in range(2)] == ["", ""]
+        assert await till.ask("c") == "requests_per_minute 61"
+        assert await till.ask("c", trigger="ceremony:standup") == ""
+        assert await till.ask("c", trigger="ceremony:standup", charged=True) == ""
+        till.now += 61_000
+        assert [await till.ask("c", trigger="ceremony:standup", charged=True) for _ in range(3)] == [""] * 3
+        assert await till.ask("c") == ""
 
     run(case)
 

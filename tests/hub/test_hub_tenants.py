@@ -246,10 +246,13 @@ def test_a_limit_that_is_met_is_told_on_every_way_to_ask_for_work(hub: TenantHub
     quota = {"concurrent_tasks": 1}
     assert hub.operate("PATCH", "tenants/noisy", {"quota": quota}).json()["quota"] == quota
     order = {"skill": "think", "message": "go"}
+    ceremony = {"id": "c", "name": "n", "schedule": "0 3 1 1 *", "skill": "think", "overlap": "allow"}
+    assert hub.ask("POST", "/api/ceremonies/create", ceremony, **key).status_code == 200
     task = hub.ask("POST", "/api/dispatch", order, **key).json()["tasks"][0]["taskId"]
     sends: list[tuple[str, dict[str, Any], dict[str, str]]] = [
         ("/api/dispatch", order, {}),
         ("/api/a2a/chat", {"agent": "slow", "message": "go"}, {}),
+        ("/api/ceremonies/c/run", {}, {}),
         ("/message:send", {"message": message("go")}, V1),
         ("/v1/a2a/agents/slow/message:send", {"message": message("go")}, V1),
         (

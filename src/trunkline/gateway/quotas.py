@@ -176,18 +176,18 @@ class Quotas:
         Raises:
             TooManyRequests: a limit is met; its name is the field, and nothing is counted.
         """
-        # What the clock asks for is held back by nobody's haste.
-        scheduled = order.trigger.startswith(_SCHEDULED)
-        return self.let_in(order.tenant, order.principal, count, is_hasty=not scheduled)
+        is_due = order.trigger.startswith(_SCHEDULED)
+        return self.let_in(order.tenant, order.principal, count, charged=order.charged, is_due=is_due)
 
     def let_in(
-        self, tenant: str, principal: str, count: int = 1, *, is_hasty: bool = True
+        self, tenant: str, principal: str, count: int = 1, *, charged: bool = False, is_due: bool = False
     ) -> AbstractAsyncContextManager[None] | None:
-        """The same for work that a principal asks for otherwise; `is_hasty` if it counts for the minute."""
+        """The same for work that a principal asks for otherwise: charged before, or due by the clock."""
         own, key = self._of_tenant(tenant), self._of_key(tenant, principal)
         if own is NO_QUOTA is key or (own == NO_QUOTA and key == NO_QUOTA):
             return None
-        return self._counted([((tenant, ""), own), ((tenant, principal), key)], count, is_hasty)
+        limits = [((tenant, ""), own), ((tenant, principal), key)]
+        return self._counted(limits, count, charged=charged, is_due=is_due)
 
     def check_known(self, tenant: str, principal: str) -> None:
         """Refuse who is known to have nothing left without asking the store; who passes may be refused later.
@@ -209,7 +209,7 @@ class Quotas:
 
     @asynccontextmanager
     async def _counted(
-        self, limits: list[tuple[Payer, TenantQuota]], count: int, is_hasty: bool
+        self, limits: list[tuple[Payer, TenantQuota]], count: int, *, charged: bool, is_due: bool
     ) -> AsyncGenerator[None]:
         for payer, quota in limits:
             self._check_day(payer, quota)
@@ -223,8 +223,8 @@ class Quotas:
                     # Counted twice for a moment, a task may keep another one out; never let one too many in.
                     if before + count + await self._in_work(payer) > quota.concurrent_tasks:
                         raise self._refusal("concurrent_tasks", quota.concurrent_tasks, payer, 1)
-            if is_hasty:
-                await self._enter(limits, count)
+            if not charged:
+                await self._enter(limits, count, is_due=is_due)
             yield
         finally:
             for payer in taken:
@@ -241,11 +241,15 @@ class Quotas:
         if quota.tokens_per_day is not None and tokens >= quota.tokens_per_day:
             raise self._refusal("tokens_per_day", quota.tokens_per_day, payer, _DAY_RETRY_S)
 
-    async def _enter(self, limits: list[tuple[Payer, TenantQuota]], count: int) -> None:
+    async def _enter(self, limits: list[tuple[Payer, TenantQuota]], count: int, *, is_due: bool) -> None:
         entered: list[Payer] = []
         for payer, quota in limits:
             limit = quota.requests_per_minute
             if limit is None:
+                continue
+            if is_due:
+                # What the clock asks for is held back by nobody's haste, and counts all the same.
+                self._minutes.count(payer, count)
                 continue
             if wait_s := await self._minutes.enter(payer, limit, count):
                 for one in entered:

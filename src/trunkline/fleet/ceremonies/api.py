@@ -162,10 +162,12 @@ class CeremonyApi:
 
         Raises:
             InvalidParams: by its policy none may begin now, which is a conflict.
+            TooManyRequests: whose it is may not have more done now.
         """
         one = self._own(call)
         now = await self._clock.now()
         targets = self._scheduler.targets(one)
+        await self._scheduler.charge(one, len(targets))
         run = CeremonyRun(id=new_id(), planned=now, targets=targets, by=call.principal.name)
         before = progress_of(await self._scheduler.journals.read(one.tenant, subject(one.id)))
         # The scheduler writes their end down with its next tick.

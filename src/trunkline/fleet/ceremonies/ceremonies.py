@@ -10,7 +10,7 @@ from trunkline.fleet.ceremonies.api import CeremonyApi
 from trunkline.fleet.ceremonies.ceremony_store import CeremonyStore
 from trunkline.fleet.ceremonies.files import CeremonyFiles
 from trunkline.fleet.ceremonies.reports import RunReports
-from trunkline.fleet.ceremonies.scheduler import AgentsOf, OpenTask, Scheduler, StopTask
+from trunkline.fleet.ceremonies.scheduler import AgentsOf, Charge, OpenTask, Scheduler, StopTask
 from trunkline.fleet.route import routes_of
 from trunkline.net.fetch import Fetcher, FetcherOf
 from trunkline.store.base import Store
@@ -29,6 +29,7 @@ class Ceremonies:
         open_task: OpenTask,
         stop_task: StopTask,
         agents_of: AgentsOf,
+        charge: Charge | None = None,
         guarded: FetcherOf,
         own: Fetcher,
         variable: Callable[[str], str | None],
@@ -44,6 +45,7 @@ class Ceremonies:
             open_task=open_task,
             stop_task=stop_task,
             agents_of=agents_of,
+            charge=charge,
             tell=reports.tell,
             rests=rests,
         )

@@ -13,6 +13,7 @@ from trunkline.fleet.routing.dispatcher import Dispatcher, DispatchOrder
 from trunkline.fleet.routing.standings import CatalogueFleet
 from trunkline.net.fetch import Fetcher, FetcherOf
 from trunkline.run.runner import Runner
+from trunkline.wire.types import Message, Role
 
 
 def ceremonies_of(
@@ -36,8 +37,13 @@ def ceremonies_of(
             skill=fire.skill,
             targets=(fire.target,),
             trigger=f"ceremony:{fire.ceremony}",
+            charged=fire.by_hand,
         )
         await dispatcher.dispatch(order, task_id=fire.task_id)
+
+    async def charge(tenant: str, principal: str, count: int) -> None:
+        said = Message(message_id="", role=Role.USER, parts=())
+        await dispatcher.charge(DispatchOrder(tenant=tenant, principal=principal, message=said), count)
 
     async def stop_task(tenant: str, task_id: str, by: str) -> None:
         feed = await runner.tasks.load(tenant, task_id)
@@ -52,6 +58,7 @@ def ceremonies_of(
         open_task=open_task,
         stop_task=stop_task,
         agents_of=agents_of,
+        charge=charge,
         guarded=guarded,
         own=own,
         variable=variable,

@@ -60,10 +60,14 @@ class Fire(Struct, frozen=True, kw_only=True):
     task_id: str
     run_id: str
     ceremony: str
+    # Whether somebody has asked for it, and was let in for that; else the clock has.
+    by_hand: bool = False
 
 
 # Opens a task, and returns when it is recorded.
 OpenTask = Callable[[Fire], Awaitable[object]]
+# Lets the caller of a ceremony, by its tenant and name, have so many tasks opened.
+Charge = Callable[[str, str, int], Awaitable[None]]
 # Cancels a task of a tenant, by its id and in somebody's name.
 StopTask = Callable[[str, str, str], Awaitable[None]]
 # The names of the agents of a tenant that have a skill.
@@ -88,6 +92,7 @@ class Scheduler:
         open_task: OpenTask,
         stop_task: StopTask,
         agents_of: AgentsOf,
+        charge: Charge | None = None,
         tell: Tell | None = None,
         rests: Callable[[str], bool] = lambda tenant: False,
     ) -> None:
@@ -97,6 +102,7 @@ class Scheduler:
         self._open_task = open_task
         self._stop_task = stop_task
         self._agents_of = agents_of
+        self._charge = charge
         self._tell = tell
         self._rests = rests
         self.journals = Journals(store.docs)
@@ -166,6 +172,15 @@ class Scheduler:
                 progress = await self._report(one, report, now)
         return progress
 
+    async def charge(self, one: Ceremony, count: int) -> None:
+        """Let in a run that somebody asks for, before it is written down.
+
+        Raises:
+            TooManyRequests: whose the ceremony is may not have more done now.
+        """
+        if self._charge is not None:
+            await self._charge(one.tenant, one.form.created_by or SYSTEM, count)
+
     def targets(self, one: Ceremony) -> tuple[str, ...]:
         """The agents that a run of a ceremony concerns now."""
         if one.form.targets != (ALL,):
@@ -203,6 +218,7 @@ class Scheduler:
             task_id=task_id,
             run_id=run.id,
             ceremony=one.id,
+            by_hand=bool(run.by),
         )
         try:
             await self._open_task(fire)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from hashlib import blake2b
 
 import msgspec
@@ -66,8 +66,8 @@ def _chance() -> float:
 class DispatchOrder(Struct, frozen=True, kw_only=True):
     """A piece of work that somebody asks for; the conversation it belongs to is that of its message.
 
-    `subject` is what it is about, for cooldowns; `trigger` what it was asked by. `dedup` is the caller's own
-    key of it; without one its correlation id is, if the caller gave one.
+    `subject` is what it is about, for cooldowns; `trigger` what it was asked by; `charged` says that it was
+    let in before. `dedup` is the caller's own key of it; without one its correlation id is, if there is one.
     """
 
     tenant: str
@@ -78,6 +78,7 @@ class DispatchOrder(Struct, frozen=True, kw_only=True):
     correlation_id: str = ""
     subject: str = ""
     trigger: str = "api"
+    charged: bool = False
     metadata: Metadata | None = None
     output_modes: tuple[str, ...] = ()
     dedup: Dedup | None = None
@@ -188,6 +189,15 @@ class Dispatcher:
         return await asyncio.gather(
             *[self._one(_part(order, name), name, _derived(task_id, name)) for name in targets]
         )
+
+    async def charge(self, order: DispatchOrder, count: int) -> None:
+        """Let in, before it is asked for, what will be dispatched as `charged`: so many tasks.
+
+        Raises:
+            TooManyRequests: whoever asks may not have more done now.
+        """
+        async with self._admitted(order, count) or nullcontext():
+            pass
 
     def _targets(self, order: DispatchOrder) -> tuple[str, ...]:
         standings = self._fleet.with_skill(order.tenant, order.skill) if ALL in order.targets else ()
