@@ -29,6 +29,34 @@ async def accept(_: Any, receive: Any, send: Any) -> None:
     await receive()
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        UPGRADE.replace(b"\r\n\r\n", b"\r\nContent-Length: 5\r\n\r\nhello"),
+        UPGRADE.replace(
+            b"\r\n\r\n", b"".join([b"\r\nx%d: y" % number for number in range(200)]) + b"\r\n\r\n"
+        ),
+        UPGRADE.replace(b"\r\n\r\n", b"\r\nx: " + b"y" * 20_000 + b"\r\n\r\n"),
+        UPGRADE + b"\xff\xff" * 20,
+    ],
+)
+def test_what_breaks_the_protocol_before_it_is_accepted_is_refused(sent: bytes) -> None:
+    async def scenario() -> bytes:
+        state = ServerState(echo, 7.0)
+        connection = websocket.websocket_factory(accept, state, 1024)()
+        transport = Transport()
+        connection.connection_made(transport)
+        connection.data_received(sent)
+        await settle()
+        connection.connection_lost(None)
+        await asyncio.gather(*state.tasks)
+        assert transport.is_closing()
+        return transport.written
+
+    said = run(scenario)
+    assert bytes(said).startswith(b"HTTP/1.1 400 ")
+
+
 def test_pings_of_one_who_does_not_read_are_not_answered() -> None:
     async def scenario() -> None:
         state = ServerState(echo, 7.0)

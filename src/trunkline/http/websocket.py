@@ -11,12 +11,14 @@ import uvicorn
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState as UvicornState
 
+from trunkline.http.connection import MALFORMED
 from trunkline.http.connections import ServerState
 from trunkline.http.mounts import App
 
 # Its own lines name the whole target, and a query may hold what is nobody's business.
 _quiet = logging.getLogger("trunkline.websocket")
 _quiet.setLevel(logging.ERROR)
+_PROTOCOL_ERROR = 1002
 
 # As it came with uvicorn 0.52.1: older ones write without end to one who does not read.
 if WebSocketsSansIOProtocol.pause_writing is asyncio.BaseProtocol.pause_writing:
@@ -36,6 +38,28 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             super().handle_ping()
         else:
             self.conn.data_to_send()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes of the client; the first of them are its head, as a whole."""
+        super().data_received(data)
+        if not self.handshake_initiated:
+            # The library does not take this head, says nothing, and would keep the connection for ever.
+            self._refuse()
+
+    def handle_parser_exception(self) -> None:
+        """Close a connection that breaks the protocol."""
+        if self.conn.close_sent is None:
+            # It did so before it was let in; uvicorn would fail loudly, for every stranger who tries.
+            self._refuse()
+        else:
+            super().handle_parser_exception()
+
+    def _refuse(self) -> None:
+        self.disconnected = True
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": _PROTOCOL_ERROR})
+        if not self.handshake_complete and not self.transport.is_closing():
+            self.transport.write(MALFORMED)
+        self.transport.close()
 
     def tick(self, now: float) -> None:
         """Do nothing: pings tell whether the other side is there."""
