@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.fleet.office import NORTH, Office, office
+from tests.fleet.office import NORTH, SOUTH, Office, office
 from trunkline.auth.vault import Vault
 from trunkline.clock import now_ms
 from trunkline.fleet.health.alerts import AlertFigures, AlertLimits, AlertLog
@@ -194,6 +194,28 @@ def test_a_flood_is_told_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len((await told.look(one))[0]) == 2
         told.later_ms = 61_000
         assert len((await told.look(one))[0]) == 3
+
+    told(work, monkeypatch)
+
+
+def test_the_flood_of_one_tenant_keeps_no_receiver_from_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trunkline.fleet.notify.sender.PER_MINUTE", 2)
+
+    async def work(at: Office, told: Told) -> None:
+        one = told.made()
+        for _ in range(6):
+            await at.send("alice", "ask")
+        await told.look(one)
+        at.keys["zoe"] = (await at.application.host.key_store.create("zoe", tenant=SOUTH)).token
+        await at.send("zoe", "ask")
+        told.later_ms = 61_000
+        await told.look(one)
+        assert [said.members["tenant"] for said in told.receivers["first"].heard] == [
+            NORTH,
+            NORTH,
+            NORTH,
+            SOUTH,
+        ]
 
     told(work, monkeypatch)
 

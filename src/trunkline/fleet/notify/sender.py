@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 
@@ -85,17 +85,26 @@ class NoticeSender:
         """Tell everything that is due now, once."""
         now = self._now()
         due = [
-            self._tell(tenant, doc_id, receiver)
-            for (tenant, doc_id), notice in self._open_notices()
-            for receiver in self._receivers
-            if (at := notice.due_at(tenant, receiver)) is not None
-            and at <= now
-            and self._may(receiver.name, now)
+            self._tell(*key, receiver)
+            for key, receiver in self._waiting(now)
+            if self._may(receiver.name, now)
         ]
         asked = [self._ask_caller(*key) for key, notice in self._open_notices() if notice.waits_for_caller]
         for outcome in await asyncio.gather(*asked, *due, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
+
+    def _waiting(self, now: int) -> list[tuple[Key, NoticeReceiver]]:
+        """What is due now for whom; tenants take turns, so that the flood of one holds up no other."""
+        turns: Counter[tuple[str, str]] = Counter()
+        found: list[tuple[int, Key, NoticeReceiver]] = []
+        for key, notice in self._open_notices():
+            for receiver in self._receivers:
+                at = notice.due_at(key[0], receiver)
+                if at is not None and at <= now:
+                    turns[key[0], receiver.name] += 1
+                    found.append((turns[key[0], receiver.name], key, receiver))
+        return [(key, receiver) for _, key, receiver in sorted(found, key=lambda one: one[0])]
 
     def _open_notices(self) -> list[tuple[Key, Notice]]:
         return [(key, notice) for key, notice in self._notice_store.notices if key[0] not in self._closed]
