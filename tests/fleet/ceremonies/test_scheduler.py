@@ -7,10 +7,12 @@ import contextlib
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.fleet.ceremonies.stage import MINUTE, NOON, Killed, Stage, ceremony, filed
 from tests.fleet.stores import Replicas
 from trunkline.errors import InvalidParams, StoreError
+from trunkline.fleet.ceremonies import scheduler as module
 from trunkline.fleet.ceremonies.runs import planned_run
 from trunkline.fleet.ceremonies.scheduler import Fire
 from trunkline.store.base import Store
@@ -187,6 +189,32 @@ def test_one_that_fails_does_not_keep_the_others() -> None:
         assert len(await stage.opened()) == 2
 
     alone(work, ceremony(), ceremony(id="other"))
+
+
+def test_what_one_tenant_has_due_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TICK_S", 0.01)
+
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        busy, fired = asyncio.Event(), asyncio.Event()
+
+        async def open_task(fire: Fire) -> None:
+            (busy if fire.tenant == "north" else fired).set()
+            await asyncio.Event().wait()
+
+        stage.scheduler._open_task = open_task  # pyright: ignore[reportPrivateUsage]
+        await hours.pass_to(MINUTE)
+        async with asyncio.timeout(30):
+            running = asyncio.create_task(stage.scheduler.run())
+            await busy.wait()
+            # Due while as much as may be at once is at work for the other one.
+            late = replace(ceremony(id="late"), tenant="south")
+            stage.ceremonies[late.key] = late
+            await fired.wait()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    alone(work, *[ceremony(id=f"one{number}") for number in range(40)])
 
 
 def test_paused_and_changed_ceremonies_miss_nothing() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
 from msgspec import UNSET, Struct
@@ -46,6 +46,7 @@ RETRY_MS = 5000
 # Every ceremony is looked at this often: another replica may have begun something and died.
 REST_MS = 60_000
 REPORT_ATTEMPTS = 5
+# Turns of one tenant.
 _AT_ONCE = 16
 
 
@@ -107,16 +108,20 @@ class Scheduler:
         self._rests = rests
         self.journals = Journals(store.docs)
         self._next: dict[tuple[str, str], int] = {}
-        self._turns = asyncio.Semaphore(_AT_ONCE)
 
     async def run(self) -> None:
-        """Have everything done when it is due, until cancelled."""
-        while True:
-            try:
-                await self.tick()
-            except StoreError as error:
-                log.error("ceremonies.waiting error=%s", error)
-            await asyncio.sleep(TICK_S)
+        """Have everything done when it is due, until cancelled: what one tenant has due delays no other."""
+        working: dict[str, asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as group:
+            while True:
+                try:
+                    now, due = await self._due()
+                    for tenant, some in due.items():
+                        if tenant not in working or working[tenant].done():
+                            working[tenant] = group.create_task(self._take_turns(some, now))
+                except StoreError as error:
+                    log.error("ceremonies.waiting error=%s", error)
+                await asyncio.sleep(TICK_S)
 
     def expect(self, key: tuple[str, str]) -> None:
         """Have a ceremony looked at with the next tick: it is new or has changed."""
@@ -124,21 +129,33 @@ class Scheduler:
 
     async def tick(self) -> None:
         """Take a turn of every ceremony that is due."""
+        now, due = await self._due()
+        async with asyncio.TaskGroup() as group:
+            for some in due.values():
+                group.create_task(self._take_turns(some, now))
+
+    async def _due(self) -> tuple[int, dict[str, list[Ceremony]]]:
+        """The moment, and the ceremonies that are due then, by tenant."""
         known = self._ceremonies()
         for key in sorted(self._next.keys() - known.keys()):
             # One that comes back has missed nothing meanwhile.
             await self.journals.forget(key[0], subject(key[1]))
             del self._next[key]
         now = await self._store.clock.now()
-        due = [
-            one for key, one in known.items() if self._next.get(key, 0) <= now and not self._rests(one.tenant)
-        ]
+        due: dict[str, list[Ceremony]] = {}
+        for key, one in known.items():
+            if self._next.get(key, 0) <= now and not self._rests(one.tenant):
+                due.setdefault(one.tenant, []).append(one)
+        return now, due
+
+    async def _take_turns(self, due: Sequence[Ceremony], now: int) -> None:
+        places = asyncio.Semaphore(_AT_ONCE)
         async with asyncio.TaskGroup() as group:
             for one in due:
-                group.create_task(self._turn(one, now))
+                group.create_task(self._turn(one, now, places))
 
-    async def _turn(self, one: Ceremony, now: int) -> None:
-        async with self._turns:
+    async def _turn(self, one: Ceremony, now: int, places: asyncio.Semaphore) -> None:
+        async with places:
             # One that changes while its turn is on is looked at again.
             self._next[one.key] = now + RETRY_MS
             try:
