@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 import httpx2
@@ -16,7 +16,7 @@ from trunkline.auth.principal import Scope
 from trunkline.clock import Ids
 from trunkline.host import Application
 from trunkline.log.events import CancelRequested
-from trunkline.server import operations
+from trunkline.server import admission, operations
 from trunkline.store.records import DeliveryOutcome, DeliveryResult, OutboxEntry
 
 JSON = {"Content-Type": "application/json"}
@@ -61,6 +61,58 @@ def office(work: Callable[[Office], Awaitable[Any]], **settings: object) -> Any:
             return await work(Office(application, client, allowed))
 
     return asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/admin/keys", {"owner": "ghost", "scopes": ["admin"]}),
+        ("/api/tasks:cancel", {"ids": ["x"]}),
+        ("/message:send", {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "go"}]}}),
+        ("/a2a", {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}}),
+        ("/delegate/tasks", {"agent_id": "echo", "input": {}}),
+    ],
+)
+def test_a_body_that_comes_after_its_key_has_ended_has_nothing_done(
+    monkeypatch: pytest.MonkeyPatch, path: str, body: Any
+) -> None:
+    # However quick the machine is.
+    monkeypatch.setattr(admission, "_AT_ONCE_S", -1.0)
+
+    async def work(at: Office) -> None:
+        scopes = ["admin", "tasks:read", "tasks:write"]
+        made = [
+            (await at.act("POST", "/admin/keys", {"owner": who, "scopes": scopes})).json()
+            for who in ("ann", "bob")
+        ]
+        asked, revoked = asyncio.Semaphore(0), asyncio.Event()
+
+        async def content() -> AsyncGenerator[bytes]:
+            asked.release()
+            await revoked.wait()
+            yield json.dumps(body).encode()
+
+        posts = [
+            asyncio.ensure_future(
+                at.client.post(
+                    path,
+                    content=content(),
+                    headers={**JSON, "A2A-Version": "1.0", "X-API-Key": one["token"]},
+                )
+            )
+            for one in made
+        ]
+        async with asyncio.timeout(60):
+            await asked.acquire()
+            await asked.acquire()
+            await at.act("POST", f"/admin/keys/{made[0]['key']['id']}:revoke")
+            revoked.set()
+            refused, answered = [await post for post in posts]
+        assert (refused.status_code, answered.status_code == 401) == (401, False), answered.text
+        owners = [one["owner"] for one in (await at.act("GET", "/admin/keys")).json()["keys"]]
+        assert owners.count("ghost") == (path == "/admin/keys")
+
+    office(work)
 
 
 ACTS = [

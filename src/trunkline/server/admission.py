@@ -13,7 +13,7 @@ from functools import lru_cache
 from ipaddress import IPv6Address
 
 from trunkline.auth.browser_sessions import session_cookie
-from trunkline.auth.identity import Identity
+from trunkline.auth.identity import UNKNOWN, Identity
 from trunkline.auth.principal import ANONYMOUS, Principal
 from trunkline.config import Settings
 from trunkline.errors import TooManyRequests, Unauthenticated, Unavailable
@@ -29,6 +29,8 @@ from trunkline.telemetry.traces import TraceSeen
 log = logging.getLogger("trunkline.server")
 _LONGEST_PLACE = 64
 _SAY_S = 1.0
+# A body that is here after so long was here when its request was let in.
+_AT_ONCE_S = 0.01
 # A second, and together after a pause. People mistype keys, and programs that have an old one try it again.
 PER_PLACE, PLACE_BURST = 1.0, 1000
 IN_ALL, ALL_BURST = 20.0, 5000
@@ -191,11 +193,31 @@ class Admission:
             )
             self._said_at, self._refused = now, 0
 
-    async def read_json(self, exchange: Exchange) -> bytes:
-        """The body of a request that says it is JSON; nothing where the method has none."""
+    async def read_body(
+        self, exchange: Exchange, principal: Principal | None, limit: int | None = None
+    ) -> bytes:
+        """The body of a request that was let in as one of this principal's; None is anybody's.
+
+        Who takes its time to send it is asked for again: else a key would go on, by requests that were begun
+        before it was revoked.
+
+        Raises:
+            Unauthenticated: its key has ended meanwhile, or may do less.
+        """
+        began = self._clock()
+        body = await exchange.body(self.body_limits[0] if limit is None else limit, self.body_limits[1])
+        if principal is not None and self._clock() - began > _AT_ONCE_S:
+            now = self.identity.known(exchange.headers)
+            # Of a token that was verified before nobody can say more.
+            if now is not None and not principal.lasts_in(now):
+                raise Unauthenticated(UNKNOWN)
+        return body
+
+    async def read_json(self, exchange: Exchange, principal: Principal | None) -> bytes:
+        """The body of a request that says it is JSON; nothing where the method has none. See `read_body`."""
         if exchange.method in ("GET", "HEAD", "DELETE"):
             return b""
-        body = await exchange.body(*self.body_limits)
+        body = await self.read_body(exchange, principal)
         if body:
             check_media_type(exchange)
         return body

@@ -249,7 +249,8 @@ class Router:
         principal = await self._admit(exchange, seen)
         permit(principal, ADMIN)
         rest.check_path(exchange)
-        asked, body = read_query(exchange.query_string), await self._admission.read_json(exchange)
+        asked, known = read_query(exchange.query_string), None if principal is LOCAL else principal
+        body = await self._admission.read_json(exchange, known)
         status, answer = await self._admin.perform(
             exchange.method, exchange.path, asked, body, principal=principal
         )
@@ -273,7 +274,8 @@ class Router:
         try:
             route, known, lasting = await self._admit_route(mount, exchange, seen)
             rest.check_path(exchange)
-            body = await exchange.body(route.body_limit, self._admission.body_limits[1])
+            asked_by = None if lasting is None else known["trunkline.principal"]
+            body = await self._admission.read_body(exchange, asked_by, route.body_limit)
             call = MountedCall(exchange, body, lasting)
             with self._mounts.opened(call):
                 await call.run(mount.app, {**scope_of(exchange, mount.prefix), **known})

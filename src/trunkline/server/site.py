@@ -101,7 +101,7 @@ class Site:
         if path != _TASKS:
             await exchange.respond(200, record(await operations.get(caller, TaskQuery(task_id))))
             return
-        submission = read_submission(await self._admission.read_json(exchange))
+        submission = read_submission(await self._admission.read_json(exchange, caller.principal))
         # The agent's own name means its default skill. Of several agents, which skills there are is known to
         # whoever opens the task.
         agent, executor = submission.agent_id, operations.executor(caller.principal.tenant)
@@ -117,7 +117,7 @@ class Site:
             if exchange.method != "POST":
                 raise errors.RouteNotFound("JSON-RPC takes POST only", allow="POST")
             rpc.check_media_type(exchange)
-            body = await exchange.body(*self._admission.body_limits)
+            body = await self._admission.read_body(exchange, principal)
             envelope = jsonrpc.read_envelope(body)
             if envelope.fault is not None:
                 # Not raised: its traceback would lead back to it through this frame, a circle that keeps
@@ -176,7 +176,7 @@ class Site:
             dialect = rest.dialect_of(call, asked)
             if call.tenant and call.tenant != principal.tenant:
                 raise errors.RouteNotFound("no such path here; the card names the interfaces")
-            body = await self._admission.read_json(exchange)
+            body = await self._admission.read_json(exchange, principal)
             self._check_work(principal, call.operation, body)
             wait = self._wait and dialect is Dialect.V1
             caller = self._caller(exchange, principal, dialect, wait=wait)
