@@ -90,11 +90,12 @@ def test_it_ends_with_its_key_with_its_time_and_with_its_tenant() -> None:
         lasting = office.identity.lasting(headers)
         assert lasting is not None and lasting() and office.name(headers) == "ada"
         office.closed.close("blue")
-        assert office.name(headers) == ""
+        assert (office.name(headers), office.identity.signed_in(headers)) == ("", None)
         office.closed.open("blue")
         assert office.name(headers) == "ada" and lasting()
+        assert office.identity.signed_in(headers) == office.identity.known(headers)
         await office.keys.revoke(made.key.id)
-        assert office.name(headers) == "" and not lasting()
+        assert (office.name(headers), office.identity.signed_in(headers)) == ("", None) and not lasting()
         fixed = office.begin()
         office.now += LASTS_S * 1000 - 1
         assert office.name(fixed)

@@ -118,6 +118,14 @@ class Identity:
             return self._tokens.known(token)
         return self._keys.find(token)
 
+    def signed_in(self, headers: Mapping[bytes, bytes]) -> Principal | None:
+        """Whose session these headers have; None if that is over, or its tenant is let in no longer."""
+        try:
+            found = None if self.sessions is None else self.sessions.find(headers)
+        except Unauthenticated:
+            return None
+        return None if found is None or found.tenant in self._closed else found
+
     async def ask(self, headers: Mapping[bytes, bytes]) -> Principal:
         """Who sends these headers.
 

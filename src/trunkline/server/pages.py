@@ -98,7 +98,7 @@ class SignInPages(Struct, frozen=True):
         if exchange.method in ("GET", "HEAD"):
             self._admission.check(exchange)
             following = _local(read_query(exchange.query_string).get("next", ""))
-            page = self._form(exchange.base, following, self._who(exchange))
+            page = self._form(exchange.base, following, self._admission.identity.signed_in(exchange.headers))
             await exchange.respond(200, page, HTML, _FORM_HEADERS)
             return
         sessions = self._check_post(exchange)
@@ -146,13 +146,6 @@ class SignInPages(Struct, frozen=True):
         except ValueError:
             raise errors.InvalidParams("this is not what the form of this page sends") from None
         return dict(sent)
-
-    def _who(self, exchange: Exchange) -> Principal | None:
-        sessions = self._admission.identity.sessions
-        try:
-            return None if sessions is None else sessions.find(exchange.headers)
-        except errors.Unauthenticated:
-            return None
 
     def _form(self, base: str, following: str, who: Principal | None) -> bytes:
         if who is not None:
