@@ -44,6 +44,18 @@ async def answer(turn: Turn) -> str:
 """
 
 
+FLOW = {
+    "document": {
+        "schema": "https://agent-workflow.dev/schemas/workflow-definition.json",
+        "name": "short",
+        "version": "1.0.0",
+    },
+    "state_schema": {"type": "object", "properties": {}},
+    "nodes": [{"id": "start", "type": "start"}, {"id": "end", "type": "end"}],
+    "edges": [{"source": "__start__", "target": "start"}, {"source": "start", "target": "end"}],
+}
+
+
 class TenantHub:
     """A hub with an operator, spoken to by hand."""
 
@@ -253,6 +265,7 @@ def test_a_limit_that_is_met_is_told_on_every_way_to_ask_for_work(hub: TenantHub
         ("/api/dispatch", order, {}),
         ("/api/a2a/chat", {"agent": "slow", "message": "go"}, {}),
         ("/api/ceremonies/c/run", {}, {}),
+        ("/v1/executions", {"definition": FLOW, "input": {}}, {}),
         ("/message:send", {"message": message("go")}, V1),
         ("/v1/a2a/agents/slow/message:send", {"message": message("go")}, V1),
         (
@@ -272,6 +285,8 @@ def test_a_limit_that_is_met_is_told_on_every_way_to_ask_for_work(hub: TenantHub
     assert polled == {200}
     quiet = hub.tenant("Quiet")
     assert hub.ask("POST", "/api/dispatch", order, **quiet).status_code == 200
+    ran = hub.ask("POST", "/v1/executions", {"definition": FLOW, "input": {}}, **quiet)
+    assert (ran.status_code, ran.json()["status"]) == (200, "completed")
     hub.ask("POST", f"/api/tasks/{task}/cancel", {}, **key)
     assert until(lambda: hub.ask("POST", "/api/dispatch", order, **key).status_code == 200)
 

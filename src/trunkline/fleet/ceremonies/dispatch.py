@@ -13,7 +13,6 @@ from trunkline.fleet.routing.dispatcher import Dispatcher, DispatchOrder
 from trunkline.fleet.routing.standings import CatalogueFleet
 from trunkline.net.fetch import Fetcher, FetcherOf
 from trunkline.run.runner import Runner
-from trunkline.wire.types import Message, Role
 
 
 def ceremonies_of(
@@ -42,8 +41,8 @@ def ceremonies_of(
         await dispatcher.dispatch(order, task_id=fire.task_id)
 
     async def charge(tenant: str, principal: str, count: int) -> None:
-        said = Message(message_id="", role=Role.USER, parts=())
-        await dispatcher.charge(DispatchOrder(tenant=tenant, principal=principal, message=said), count)
+        async with dispatcher.admitting(tenant, principal, count):
+            pass
 
     async def stop_task(tenant: str, task_id: str, by: str) -> None:
         feed = await runner.tasks.load(tenant, task_id)

@@ -43,7 +43,7 @@ from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
 from trunkline.store.group_commit import Ack
 from trunkline.store.records import Dedup, Where
-from trunkline.wire.types import Message, Metadata, SendRequest
+from trunkline.wire.types import Message, Metadata, Role, SendRequest
 
 log = logging.getLogger("trunkline.fleet")
 # Lets an order become so many tasks while they are opened; None where nobody counts them.
@@ -190,14 +190,15 @@ class Dispatcher:
             *[self._one(_part(order, name), name, _derived(task_id, name)) for name in targets]
         )
 
-    async def charge(self, order: DispatchOrder, count: int) -> None:
-        """Let in, before it is asked for, what will be dispatched as `charged`: so many tasks.
+    def admitting(self, tenant: str, principal: str, count: int = 1) -> AbstractAsyncContextManager[None]:
+        """Lets so many tasks in that are opened elsewhere, or here later as `charged`.
 
         Raises:
-            TooManyRequests: whoever asks may not have more done now.
+            TooManyRequests: when it is entered; whoever asks may not have more done now.
         """
-        async with self._admitted(order, count) or nullcontext():
-            pass
+        said = Message(message_id="", role=Role.USER, parts=())
+        order = DispatchOrder(tenant=tenant, principal=principal, message=said)
+        return self._admitted(order, count) or nullcontext()
 
     def _targets(self, order: DispatchOrder) -> tuple[str, ...]:
         standings = self._fleet.with_skill(order.tenant, order.skill) if ALL in order.targets else ()
