@@ -303,6 +303,23 @@ def test_the_audit_stays_and_holds_no_secret(hub: TenantHub) -> None:
     assert all([secret not in whole for secret in (key["X-API-Key"], rotated, BOSS["X-API-Key"])])
 
 
+def test_what_operators_do_with_keys_is_in_the_audit(hub: TenantHub) -> None:
+    key = hub.tenant("Watched")
+    form = {"owner": "eve", "tenant": "watched", "scopes": ["admin"]}
+    made = hub.operate("POST", "keys", form).json()
+    rotated = hub.operate("POST", f"keys/{made['key']['id']}:rotate", {}).json()
+    hub.operate("POST", f"keys/{made['key']['id']}:revoke", {})
+    # What the tenant does with its own keys is not the operators'.
+    assert hub.ask("POST", "/admin/keys", {"owner": "own"}, **key).status_code == 201
+    answer = hub.operate("GET", "audit?tenant=watched")
+    rows = answer.json()["items"]
+    assert [one["action"] for one in rows] == ["key.revoked", "key.rotated", "key.created", "tenant.created"]
+    eve = {"owner": "eve", "scopes": ["admin"]}
+    assert [(one["before"], one["after"]) for one in rows[:3]] == [(eve, None), (eve, eve), (None, eve)]
+    assert len({one["by"] for one in rows}) == 1
+    assert made["token"] not in answer.text and rotated["token"] not in answer.text
+
+
 def test_the_same_by_the_command_line(hub: TenantHub, workspace: Path, trunkline: Run) -> None:
     def asked(*words: str) -> Any:
         code, out, said = trunkline("tenant", *words, "--store", str(workspace), "--json")

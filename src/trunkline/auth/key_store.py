@@ -100,13 +100,13 @@ class KeyStore:
         await self._put(key, expected_rev=0, beside=beside)
         return IssuedKey(self._shown(key), token, first)
 
-    async def revoke(self, key_id: str) -> KeyInfo:
-        """End a key at once and for good; one that has ended stays as it is.
+    async def revoke(self, key_id: str, *, beside: AddedDoc | None = None) -> KeyInfo:
+        """End a key at once and for good; one that has ended stays as it is. `beside` is as in `create`.
 
         Raises:
             Misuse: there is no such key.
         """
-        return self._shown(await self._change(key_id, self._revoked))
+        return self._shown(await self._change(key_id, self._revoked, beside))
 
     async def rotate(self, key_id: str, grace_ms: int, *, beside: AddedDoc | None = None) -> IssuedKey:
         """Give a key a new secret; the old one holds for a while longer. `beside` is as in `create`.

@@ -12,6 +12,7 @@ from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.clock import random_bits
 from trunkline.errors import StoreError
 from trunkline.fleet.call import ApiPage
+from trunkline.server.admin import KeyFacts
 from trunkline.store.parts import Docs
 from trunkline.store.records import AddedDoc
 from trunkline.wire.spellings import timestamp
@@ -52,6 +53,12 @@ class Audit:
         now = self._now()
         row = AuditRow(at=timestamp(now), by=by, action=action, tenant=tenant, before=before, after=after)
         return AddedDoc(KIND, f"{_LATEST_MS - now:014d}{random_bits(64):016x}", msgspec.json.encode(row))
+
+    def key_row(self, by: str, action: str, facts: KeyFacts) -> AddedDoc:
+        """An act on a key as it is written down: whose it is and what it may do, and nothing of the key."""
+        known = {"owner": facts.owner, "scopes": list(facts.scopes)}
+        before = None if action == "key.created" else known
+        return self.row(by, action, facts.tenant, before, None if action == "key.revoked" else known)
 
     async def page(self, limit: int, after: str, tenant: str = "") -> ApiPage:
         """A page of acts, newest first: all, or those on one tenant.

@@ -63,7 +63,9 @@ class Tenants:
             remove_files=lambda tenant: self.remove_files(tenant),
         )
         host.runner.keep_of(self.kept_s)
-        self._routes = mounted_routes(TenantApi(self.book, host.key_store, Audit(docs, now_ms), now_ms))
+        audit = Audit(docs, now_ms)
+        host.admin.audited = audit.key_row
+        self._routes = mounted_routes(TenantApi(self.book, host.key_store, audit, now_ms))
 
     @property
     def several(self) -> bool:

@@ -25,6 +25,7 @@ from trunkline.log.decide import Cancel, ForceCancel
 from trunkline.run.retention import prune
 from trunkline.run.tasks import Tasks
 from trunkline.store.base import Store
+from trunkline.store.records import AddedDoc
 from trunkline.wire.spellings import plain_state
 
 log = logging.getLogger("trunkline.admin")
@@ -49,6 +50,14 @@ class KeyOrder(Struct, frozen=True, forbid_unknown_fields=True):
     tenant: str = ""
     scopes: tuple[str, ...] = ()
     lasts_ms: int = 0
+
+
+class KeyFacts(Struct, frozen=True):
+    """Whose a key is and what it may do: all that is written down of it."""
+
+    owner: str
+    tenant: str
+    scopes: tuple[str, ...]
 
 
 class Rotation(Struct, frozen=True, forbid_unknown_fields=True):
@@ -83,6 +92,8 @@ class Admin:
         self._tasks = tasks
         self._stored_keys = keys
         self._signer = signer
+        # What is written down beside an act on a key, where that is wanted: by whom, what, and whose.
+        self.audited: Callable[[str, str, KeyFacts], AddedDoc] | None = None
         # Whoever can read the file that the server writes it to may do everything.
         self.token = Secret(f"{random_bits(256):064x}")
         self._digest = digest_of(self.token.reveal().encode())
@@ -150,12 +161,20 @@ class Admin:
         own = [one for one in known if one.tenant == principal.tenant]
         return [one for one in own if _is_within(one.scopes, principal)]
 
-    async def _check_key(self, key_id: str, principal: Principal) -> None:
+    async def _told_of(self, key_id: str, principal: Principal, action: str) -> AddedDoc | None:
+        """What is written down of an act on a key, which whoever acts may know of."""
         # A key of another tenant is answered like one that does not exist. One of the whole server is out of
         # reach too: whoever rotates it is given its secret.
-        crosses = Scope.OPERATOR in principal.scopes
-        if not crosses and not any([one.id == key_id for one in await self._keys(principal)]):
+        found = [one for one in await self._keys(principal) if one.id == key_id]
+        if not found:
             raise errors.Misuse(f"there is no key {key_id!r}; trunkline keys list shows them")
+        return self._told(principal, action, KeyFacts(found[0].owner, found[0].tenant, found[0].scopes))
+
+    def _told(self, principal: Principal, action: str, facts: KeyFacts) -> AddedDoc | None:
+        # What the admins of a tenant do with its keys is their own, and would fill what is kept for ever.
+        if self.audited is None or Scope.OPERATOR not in principal.scopes:
+            return None
+        return self.audited(principal.name, action, facts)
 
     async def _create(self, wanted: KeyOrder, principal: Principal) -> IssuedKey:
         by, tenant = principal.name, wanted.tenant or principal.tenant
@@ -170,6 +189,7 @@ class Admin:
             tenant=tenant,
             scopes=wanted.scopes,
             lasts_ms=_span(wanted.lasts_ms, "lasts_ms"),
+            beside=self._told(principal, "key.created", KeyFacts(wanted.owner, tenant, wanted.scopes)),
         )
         log.info("admin.key.created key=%s owner=%a tenant=%a by=%a", made.key.id, wanted.owner, tenant, by)
         return made
@@ -182,14 +202,15 @@ class Admin:
             )
 
     async def _revoke(self, key_id: str, principal: Principal) -> KeyInfo:
-        await self._check_key(key_id, principal)
-        shown = await self._stored_keys.revoke(key_id)
+        told = await self._told_of(key_id, principal, "key.revoked")
+        shown = await self._stored_keys.revoke(key_id, beside=told)
         log.info("admin.key.revoked key=%s owner=%a by=%a", shown.id, shown.owner, principal.name)
         return shown
 
     async def _rotate(self, key_id: str, wanted: Rotation, principal: Principal) -> IssuedKey:
-        await self._check_key(key_id, principal)
-        made = await self._stored_keys.rotate(key_id, _span(wanted.grace_ms, "grace_ms"))
+        grace_ms = _span(wanted.grace_ms, "grace_ms")
+        told = await self._told_of(key_id, principal, "key.rotated")
+        made = await self._stored_keys.rotate(key_id, grace_ms, beside=told)
         log.info("admin.key.rotated key=%s owner=%a by=%a", made.key.id, made.key.owner, principal.name)
         return made
 
