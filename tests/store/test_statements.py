@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 import trunkline.store
-from trunkline.store.columns import filters
 from trunkline.store.records import ASKING, Where
-from trunkline.store.statements import migrations, statements
+from trunkline.store.statements import filters, migrations, statements
 from trunkline.wire.types import TaskState
 
 # The time of a SQLite store is its process's; and PostgreSQL is not told which index to take.

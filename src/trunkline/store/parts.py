@@ -25,7 +25,6 @@ from trunkline.log.events import Compacted, spanned
 from trunkline.log.fold import State
 from trunkline.log.head import Head, head_after
 from trunkline.log.ids import Position
-from trunkline.store.columns import HeadRow, filters, head_columns, head_of
 from trunkline.store.database import Rows, StorePart
 from trunkline.store.records import (
     START,
@@ -44,6 +43,7 @@ from trunkline.store.records import (
     Waiting,
     Where,
 )
+from trunkline.store.statements import HeadRow, filters, head_columns, head_of
 
 PAGE_TASKS = 100
 # How many events are folded in one transaction, so that appends need not wait for long.

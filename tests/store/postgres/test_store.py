@@ -19,7 +19,8 @@ from trunkline.errors import Duplicate, StoreError
 from trunkline.log.events import Delta, Submitted
 from trunkline.log.head import Head
 from trunkline.store.check import check
-from trunkline.store.postgres import maintenance, sessions
+from trunkline.store.postgres import sessions
+from trunkline.store.postgres import store as postgres_store
 from trunkline.store.postgres.address import EVERY_TENANT
 from trunkline.store.postgres.database import PostgresDatabase
 from trunkline.store.postgres.store import PostgresStore
@@ -317,7 +318,7 @@ def test_a_check_has_a_limit_of_its_own_and_goes_in_pages(run, postgres_url, ope
                     "DELETE FROM events WHERE task_id = 't1' AND first = 1; DELETE FROM events WHERE task_id = 't3'"
                 )
             )
-        monkeypatch.setattr(maintenance, "PAGE_CHECKED", 2)
+        monkeypatch.setattr(postgres_store, "PAGE_CHECKED", 2)
         monkeypatch.setattr(PostgresDatabase, "rows", noted)
         # What answers callers within seconds has no say here.
         monkeypatch.setattr(sessions, "READ_SECONDS", 0.0)

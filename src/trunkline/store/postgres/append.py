@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from trunkline.clock import now_ms, random_bits
 from trunkline.errors import Conflict, Duplicate, StoreError
 from trunkline.log.head import Head
-from trunkline.store.columns import head_columns
 from trunkline.store.group_commit import Entry, Outcome
 from trunkline.store.postgres.address import DatabaseAddress, is_data, is_loss, is_race, is_taken
 from trunkline.store.postgres.sessions import PATIENCE, TEXTS, KeptSession, Statement, Value, fetch
+from trunkline.store.statements import head_columns
 
 if TYPE_CHECKING:
     from trunkline.store.postgres.address import Connection

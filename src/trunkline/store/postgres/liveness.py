@@ -18,12 +18,12 @@ import msgspec
 
 from trunkline.clock import wait_event
 from trunkline.errors import StoreError
-from trunkline.store.columns import STATES, orphan
 from trunkline.store.database import Database
 from trunkline.store.parts import Nodes
 from trunkline.store.postgres.address import DATABASE_ERRORS, STATEMENT_SECONDS, DatabaseAddress, lock_key
 from trunkline.store.postgres.sessions import fetch, hang_up
 from trunkline.store.records import NodeRecord, Orphan, Waiting
+from trunkline.store.statements import STATES, orphan
 
 if TYPE_CHECKING:
     from trunkline.store.postgres.address import Connection

@@ -17,9 +17,8 @@ from msgspec import Struct
 
 from trunkline.errors import Conflict, Duplicate
 from trunkline.log.head import Head
-from trunkline.store.columns import NUMBERS
 from trunkline.store.group_commit import Entry, Outcome
-from trunkline.store.statements import Value, statements
+from trunkline.store.statements import NUMBERS, Value, statements
 
 PLACES = 4_096
 _HALF = PLACES // 2

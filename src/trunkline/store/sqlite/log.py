@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
+from operator import attrgetter
 
 import msgspec
 from msgspec import Struct
@@ -15,11 +17,69 @@ from trunkline.errors import StoreError
 from trunkline.log.encoding import DECODE_ERRORS, decode, placed
 from trunkline.log.events import AnyEvent, Known, Recorded, Unread, spanned
 from trunkline.store.database import Rows
+from trunkline.store.group_commit import Entry, Outcome
 from trunkline.store.parts import Heads
-from trunkline.store.records import START, Cursor, Hint, Poll, TailRecord
+from trunkline.store.records import START, Cursor, Hint, Poll, TailAppend, TailRecord
 from trunkline.store.sqlite.database import SqliteDatabase
-from trunkline.store.sqlite.recent import NumberedAppend, RecentAppends
 from trunkline.store.statements import statements
+
+RECENT_BYTES = 8 << 20
+_number = attrgetter("id")
+
+
+class NumberedAppend(TailAppend, frozen=True, gc=False):
+    """An append with the number of its last event in the whole log."""
+
+    id: int
+
+
+class RecentAppends:
+    """What this process has committed last, without a gap, for whoever reads the whole log as it grows.
+
+    To read an append again and to decode it costs a third of what it costs to make it. What is older than the
+    newest few megabytes is read from the file, as all of it is after a start.
+
+    Invariant: no other process writes to the file.
+    """
+
+    __slots__ = ("_after", "_entries", "_size")
+
+    def __init__(self) -> None:
+        self._entries: list[Entry] = []
+        self._size = 0
+        # The number of the last event before them; None while there are none.
+        self._after: int | None = None
+
+    def take(self, group: Sequence[Entry], outcomes: Sequence[Outcome]) -> None:
+        """Add the appends of a group that were written, in the order of the log."""
+        taken = [entry for entry, outcome in zip(group, outcomes, strict=True) if type(outcome) is int]
+        if self._after is None and taken:
+            self._after = taken[0].id - (taken[0].last - taken[0].expected)
+        self._entries += taken
+        self._size += sum([len(entry.body) for entry in taken])
+        if self._size > RECENT_BYTES:
+            self._drop()
+
+    def _drop(self) -> None:
+        # More than is too much, so that the rest is not moved with every group.
+        count = 0
+        while self._size > RECENT_BYTES * 3 // 4 and count < len(self._entries):
+            self._size -= len(self._entries[count].body)
+            count += 1
+        self._after = self._entries[count - 1].id
+        del self._entries[:count]
+
+    def page(self, after: int, limit: int) -> list[NumberedAppend] | None:
+        """The appends behind a number, so many events of them or one append; None if not all are here."""
+        if self._after is None or after < self._after:
+            return None
+        place = bisect_right(self._entries, after, key=_number)
+        end = bisect_right(self._entries, after + limit, place, key=_number)
+        return [
+            NumberedAppend(entry.tenant, entry.task_id, entry.last, entry.at, entry.events, entry.id)
+            for entry in self._entries[place : max(end, place + 1)]
+        ]
+
 
 _logger = logging.getLogger("trunkline.store")
 

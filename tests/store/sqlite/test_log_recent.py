@@ -14,7 +14,7 @@ from trunkline.errors import Conflict
 from trunkline.log.encoding import placed
 from trunkline.log.events import Delta
 from trunkline.store.records import TailRecord
-from trunkline.store.sqlite import log, recent
+from trunkline.store.sqlite import log
 from trunkline.store.sqlite.store import SqliteStore
 
 TASKS = 7
@@ -77,7 +77,7 @@ def test_pages_are_those_of_the_file(appends, limit, kept):
         await store.close()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recent, "LIMIT_BYTES", kept)
+        patch.setattr(log, "RECENT_BYTES", kept)
         asyncio.run(case())
 
 

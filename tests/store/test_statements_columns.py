@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trunkline.store.columns import NUMBERS
-from trunkline.store.columns import STATES as BY_NUMBER
+from trunkline.store.statements import NUMBERS
+from trunkline.store.statements import STATES as BY_NUMBER
 from trunkline.wire.types import STATES, TERMINAL, TaskState
 
 

@@ -17,7 +17,7 @@ from trunkline.errors import Conflict
 from trunkline.log import events as ev
 from trunkline.log.fold import fold
 from trunkline.store import parts
-from trunkline.store.sqlite import maintenance
+from trunkline.store.sqlite import store as sqlite_store
 from trunkline.store.sqlite.store import SqliteStore
 from trunkline.wire.types import TaskState
 
@@ -117,7 +117,7 @@ def test_a_short_task_is_not_worth_it(run, store):
 
 
 def test_a_large_task_stays_in_pieces_that_can_be_read_one_by_one(run, store, monkeypatch):
-    monkeypatch.setattr(maintenance, "LARGEST_BYTES", 3_000)
+    monkeypatch.setattr(sqlite_store, "LARGEST_BYTES", 3_000)
 
     async def case():
         await streamed(store, "t1", appends=20)
@@ -164,7 +164,7 @@ def test_what_a_newer_version_wrote_stays(run, store):
 
 
 def test_many_tasks_over_several_pages(run, store, monkeypatch):
-    monkeypatch.setattr(maintenance, "PAGE_ROWS", 7)
+    monkeypatch.setattr(sqlite_store, "PAGE_ROWS", 7)
     monkeypatch.setattr(parts, "PAGE_SHORTENED", 2)
 
     async def case():

@@ -11,7 +11,7 @@ import pytest
 from tests.conformance.store.given import AT, A, Author, delta, status, submitted, task
 from tests.store.conftest import change, look
 from trunkline.store.records import Dedup
-from trunkline.store.sqlite import maintenance
+from trunkline.store.sqlite import store as sqlite_store
 from trunkline.store.sqlite.store import SqliteStore
 from trunkline.wire.types import TaskState
 
@@ -86,14 +86,14 @@ def test_owners_of_all_tenants_are_visited(run, store):
 
 def test_a_long_task_is_dropped_alone():
     found = [(1, 10), (2, 19_995), (3, 5), (4, 30_000), *((number, 1) for number in range(5, 206))]
-    portions = maintenance._portions(found)
+    portions = sqlite_store._portions(found)
     assert portions[:3] == [[1], [2, 3], [4]]
     assert [len(portion) for portion in portions[3:]] == [100, 100, 1]
-    assert maintenance._portions([]) == []
+    assert sqlite_store._portions([]) == []
 
 
 def test_more_than_a_page_goes(run, store, monkeypatch):
-    monkeypatch.setattr(maintenance, "PAGE_ENDED", 7)
+    monkeypatch.setattr(sqlite_store, "PAGE_ENDED", 7)
 
     async def case():
         await asyncio.gather(*(task(store, f"t{n}", state=TaskState.COMPLETED) for n in range(30)))
@@ -127,7 +127,7 @@ def test_keys_and_instants_are_looked_through_now_and_then(run, store, clock):
         clock.ms = AT + 2_000
         await store.maintenance.prune(0)
         assert await count(store, "dedup") == 1
-        clock.ms = AT + maintenance.KEYS_EVERY
+        clock.ms = AT + sqlite_store.KEYS_EVERY
         await store.maintenance.prune(0)
         assert await count(store, "dedup") == 0
         # A clock that was set back does not put it off.
@@ -160,7 +160,7 @@ def test_what_is_freed_is_given_back(run, make, path, store):
 
     large, small = run(case())
     assert large > 500
-    assert small <= maintenance.KEPT_PAGES + 20
+    assert small <= sqlite_store.KEPT_PAGES + 20
 
 
 def test_a_file_made_without_that_is_swept_all_the_same(run, path, clock):
