@@ -16,8 +16,7 @@ from trunkline.log.events import AnyEvent, Delta, Recorded, Submitted
 from trunkline.log.fold import State
 from trunkline.run.feed import Feed
 from trunkline.run.tasks import Tasks
-from trunkline.server.streams import PIECE_BYTES, StreamEncoding, Streams
-from trunkline.server.subscription import Subscription
+from trunkline.server.streams import PIECE_BYTES, StreamEncoding, Streams, Subscription
 from trunkline.wire.writer import Dialect
 
 

@@ -23,7 +23,7 @@ from trunkline.run.runner import Runner
 from trunkline.run.tasks import not_found
 from trunkline.server.caller import WRITE, Caller, answers_as, may_see, owns, permit, view
 from trunkline.server.push_operations import PushOperations
-from trunkline.server.subscription import Subscription, direct_answer, read_place, resume
+from trunkline.server.streams import Subscription, direct_answer, read_place, resume
 from trunkline.server.task_pages import TaskPages
 from trunkline.store.records import Dedup
 from trunkline.telemetry import traces

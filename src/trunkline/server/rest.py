@@ -7,7 +7,7 @@ from trunkline.http.exchange import JSON, Exchange
 from trunkline.server.caller import Caller
 from trunkline.server.card import no_extended_card
 from trunkline.server.encoding import EncodedOperations
-from trunkline.server.subscription import Subscription
+from trunkline.server.streams import Subscription
 from trunkline.wire import read
 from trunkline.wire.codes import rest_error_v03, rest_error_v1
 from trunkline.wire.operations import Operation, RestCall

@@ -11,7 +11,7 @@ from trunkline.server.card import no_extended_card
 from trunkline.server.encoding import EncodedOperations
 from trunkline.server.operations import Operations
 from trunkline.server.rest import A2A_JSON
-from trunkline.server.subscription import Subscription
+from trunkline.server.streams import Subscription
 from trunkline.wire import read
 from trunkline.wire.codes import code_of
 from trunkline.wire.jsonrpc import Envelope

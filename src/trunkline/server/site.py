@@ -19,8 +19,7 @@ from trunkline.server.caller import INSTEAD, NEEDED, READ, SPELLED, WRITE, Calle
 from trunkline.server.card import CARD_BESIDE, Cards
 from trunkline.server.encoding import EncodedOperations
 from trunkline.server.refusals import note, refusal_of
-from trunkline.server.streams import NO_WHOLE, WHOLE_LIMIT, StreamEncoding
-from trunkline.server.subscription import Subscription
+from trunkline.server.streams import NO_WHOLE, WHOLE_LIMIT, StreamEncoding, Subscription
 from trunkline.telemetry import traces
 from trunkline.telemetry.traces import TraceSeen
 from trunkline.wire import jsonrpc, sse

@@ -1,4 +1,4 @@
-"""Server-sent events: a reader with a place in a feed, and nothing else.
+"""Server-sent events: what a subscription shall tell, and a reader with a place in a feed, nothing else.
 
 A stream keeps no queue. It sends what is newer than its place, then waits for the feed; if its
 socket does not take a write for too long it is cut, and the ids it got let it resume.
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
+from trunkline import errors
 from trunkline.clock import random_bits
 from trunkline.errors import StoreError
 from trunkline.http.exchange import EVENTS, Exchange
@@ -19,7 +20,6 @@ from trunkline.log.events import Chunk, Compacted, Delta, Recorded, Replied, Sta
 from trunkline.log.fold import State, fold
 from trunkline.run.backlog import pages
 from trunkline.run.feed import Feed
-from trunkline.server.subscription import Subscription
 from trunkline.store.base import Log
 from trunkline.wire import sse
 from trunkline.wire.spellings import timestamp
@@ -32,6 +32,7 @@ from trunkline.wire.types import (
     Metadata,
     Part,
     StatusUpdate,
+    Task,
     TaskState,
     TaskStatus,
 )
@@ -52,6 +53,53 @@ NOTHING = b""
 # A written answer that is longer closes with its last piece: readers have had all of it.
 WHOLE_LIMIT = 256 << 10
 NO_WHOLE = -1
+# More events than any log holds.
+MAX_SEQ = 10**9
+
+
+class Subscription(Struct):
+    """What a stream shall tell: the task or message it opens with, then the events after a seq until an end.
+
+    Without `after` there is nothing to follow: it is over with its opening.
+    """
+
+    feed: Feed
+    after: int | None
+    through_questions: bool = False
+    opening: Task | Message | None = None
+    # The seq at which the opening stands; a reader resumes from it.
+    opening_seq: int | None = None
+
+
+def resume(feed: Feed, last_event_id: str | None, *, through_questions: bool) -> Subscription:
+    """Follow a task from the last event that its reader saw, else from now."""
+    state = feed.state
+    if last_event_id is not None:
+        return Subscription(feed, read_place(last_event_id, state.seq), through_questions)
+    after = None if state.over else state.seq
+    return Subscription(feed, after, through_questions, state.task(), state.seq)
+
+
+def direct_answer(feed: Feed) -> Message | None:
+    """The message that answers in the place of a task, if the feed holds nothing else beyond its opening."""
+    records = feed.newer(0)
+    last = records[-1].event if records and len(records) == feed.state.opened + 1 else None
+    return last.message if isinstance(last, Replied) else None
+
+
+def read_place(text: str, newest: int = MAX_SEQ) -> int:
+    """The seq in a Last-Event-ID.
+
+    Raises:
+        InvalidParams: it is no number, or larger than the newest one.
+    """
+    if text.isascii() and text.isdigit() and len(text) < 19 and int(text) <= newest:
+        return int(text)
+    raise errors.InvalidParams(
+        f"Last-Event-ID must be the id of an event of this task, 0 to {newest}; "
+        "subscribe without it to start over",
+        field="Last-Event-ID",
+    )
 
 
 class StreamEncoding(Struct, frozen=True):
