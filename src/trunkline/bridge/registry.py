@@ -14,8 +14,8 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from trunkline.bridge.sources import AgentExtras, Agents
 from trunkline.bridge.tool import SkillFilter
+from trunkline.bridge.tools import AgentExtras, Agents
 from trunkline.client.client import Client
 from trunkline.config import Secret, environment
 from trunkline.errors import Misuse

@@ -7,8 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from trunkline.bridge.registry import load_agents
-from trunkline.bridge.sources import Source
-from trunkline.bridge.tools import Toolbox
+from trunkline.bridge.tools import Source, Toolbox
 from trunkline.bridge.tools import tools as tools_of
 from trunkline.cli.command import run_logged
 from trunkline.cli.configuration import ClientConfiguration

@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 
 from trunkline.auth.principal import ANONYMOUS, Principal
-from trunkline.bridge.sources import FoundAgent
 from trunkline.bridge.tool import SkillFilter, Tool
-from trunkline.bridge.tools import offered_tools
+from trunkline.bridge.tools import FoundAgent, offered_tools
 from trunkline.mcp.local_agent import LocalAgent
 from trunkline.mcp.task_agent import Offer
 from trunkline.server.operations import Operations
