@@ -13,8 +13,8 @@ from tests.cli.peers import served
 from tests.doctor.conftest import Examine, Sound
 from tests.doctor.defects import KEY, FunctionFault, card, objects
 from tests.doctor.faulty_agent import AgentAnswer, Call, FaultyAgent, never, refusal
+from trunkline.cli import doctor as reports
 from trunkline.demo import agent
-from trunkline.doctor import report as reports
 from trunkline.doctor.check import FAMILIES, CheckOutcome, Severity
 from trunkline.doctor.checks import CHECKS
 from trunkline.doctor.run import DoctorReport, chosen
@@ -106,7 +106,7 @@ def test_the_key_is_shown_nowhere(sound: Sound, examine: Examine) -> None:
 
     found = examine(FaultyAgent(sound(keys=(KEY,)), FunctionFault(tells=echo)), keyed=True)
     assert found.failed()
-    shown = reports.as_json(found) + reports.as_junit(found)
+    shown = reports.json_of(found) + reports.as_junit(found)
     assert b"who is ***?" in shown
     assert KEY.encode() not in shown
 

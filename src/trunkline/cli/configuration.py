@@ -1,5 +1,5 @@
 """The value of every option: a flag, else the environment, else the nearest `.env` file, the global one, the
-default. And these files: one name and value per line.
+default. And these files: one name and value per line; and how those are written that are nobody else's.
 
 A file is found as git finds its own, here or above: whoever works in a folder from elsewhere has not read it,
 so it is remembered where each value comes from.
@@ -7,16 +7,18 @@ so it is remembered where each value comes from.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from trunkline.cli.options import OPTIONS, PREFIX, Option
+from trunkline.clock import random_bits
 from trunkline.config import LONGEST_S, Secret, environment, secret_text
 from trunkline.errors import Misuse
 
@@ -285,3 +287,23 @@ _KINDS: dict[str, tuple[Callable[[str], Any], Any]] = {
     "secret": (Secret, None),
     "object": (_object, None),
 }
+
+
+def write_private(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Write a file of mode 0600 in place of what has its name; a link there is replaced, never followed.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    # A name of its own: another run may write the same file, and a name that can be guessed may be a link.
+    part = f"{path}.{random_bits(64):016x}.part"
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "wb") as out:
+            write(out)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(part, path)
+    except BaseException:
+        os.unlink(part)
+        raise

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -13,7 +15,6 @@ import msgspec
 import typer
 
 from trunkline.cli.console import one_line, print_json, print_notice
-from trunkline.cli.flow_operations import McpConfig, local_flows, operator_of
 from trunkline.cli.parsing import Commands, Several
 from trunkline.cli.serve import AnySetting, BindHost, assigned, serve_alone
 from trunkline.config import Settings, environment, load
@@ -27,9 +28,14 @@ from trunkline.flow.definition.signing import private_key, sign, written_public_
 from trunkline.flow.definition.source import line_at, positions, read_source
 from trunkline.flow.definition.warnings import warnings
 from trunkline.flow.jq.filters import Filters
-from trunkline.flow.operator import PREFIX, OperatorConfig
+from trunkline.flow.local import LocalFlows
+from trunkline.flow.operator import PREFIX, FlowExecutors, OperatorConfig
 from trunkline.flow.port import FlowCaller
 from trunkline.hub.flow_host import FlowHost
+from trunkline.hub.flows import EVERYWHERE, operator_config
+from trunkline.net.egress import Egress
+from trunkline.net.http_client import SocketHttpClient
+from trunkline.run.node import Limits
 from trunkline.store.url import shown
 from trunkline.yaml_reader import FILE_LIMIT, YamlPosition, read_text
 
@@ -43,6 +49,11 @@ EngineStore = Annotated[
     str, typer.Option("--store", metavar="URL|memory|sqlite", help="Where runs are kept; memory unless told.")
 ]
 StorePath = Annotated[str, typer.Option(metavar="FILE", help="The file of the store `sqlite`.")]
+McpConfig = Annotated[
+    str, typer.Option(metavar="FILE", help="The manifest of MCP servers; mcp.json unless told.")
+]
+# What waits for somebody is let go of soon: the command is over then.
+_LIMITS = Limits(park_after_s=0.05)
 
 
 class Written:
@@ -189,6 +200,31 @@ async def _serve_tools(settings: Settings, config: OperatorConfig) -> None:
         served = FlowTools(Control(flows.port, FlowCaller(), config.signatures)).server()
         async with stdio_server() as (read, write):
             await served.run(read, write, served.create_initialization_options())
+
+
+def operator_of(settings: Settings, manifest: str) -> OperatorConfig:
+    """What the operator has set up; a manifest that is named wins over the one of the settings."""
+    return operator_config(manifest or settings.mcp_manifest, settings.flow_steps, named=bool(manifest))
+
+
+@asynccontextmanager
+async def local_flows(store: str, config: OperatorConfig) -> AsyncGenerator[LocalFlows]:
+    """An engine of this process on a store, with what the operator has set up."""
+    http_client = SocketHttpClient(Egress(networks=EVERYWHERE))
+    executors = FlowExecutors(config, http_client)
+    try:
+        flows = LocalFlows(
+            store,
+            limits=_LIMITS,
+            signatures=config.signatures,
+            activities=executors.activities,
+            delegates=executors.delegates,
+        )
+        async with flows:
+            yield flows
+    finally:
+        await executors.close()
+        await http_client.close()
 
 
 def store_url(store: str, path: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, cast
 
@@ -15,7 +16,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.tree import Tree
 
-from trunkline.cli.admin import Operator
+from trunkline.cli.admin import Operator, opened_store, server_beside, server_of
+from trunkline.cli.admin_endpoint import AdminEndpoint
 from trunkline.cli.console import (
     escape_controls,
     field_lines,
@@ -24,14 +26,24 @@ from trunkline.cli.console import (
     print_json,
     print_notice,
 )
-from trunkline.cli.flow import DefinitionFile, Written
-from trunkline.cli.flow_operations import FlowOperations, McpConfig, opened
+from trunkline.cli.flow import DefinitionFile, McpConfig, Written, local_flows, operator_of
 from trunkline.cli.parsing import Commands
 from trunkline.clock import Ids
-from trunkline.errors import FlowRefused, Misuse
+from trunkline.config import Settings
+from trunkline.errors import FlowRefused, Misuse, StoreInUse
+from trunkline.flow.assembly import FlowEngine
+from trunkline.flow.client import FlowClient
+from trunkline.flow.control import Control
 from trunkline.flow.definition.document import Definition
 from trunkline.flow.definition.drawing import Branch, edges, mermaid, tree
 from trunkline.flow.definition.read import read_definition
+from trunkline.flow.definition.signing import SignaturePolicy
+from trunkline.flow.port import FlowCaller, FlowPort
+from trunkline.flow.rest import shown_row
+from trunkline.hub.workspace import HUB
+from trunkline.net.egress import Egress, target
+from trunkline.net.http_client import SocketHttpClient
+from trunkline.run.runner import Runner
 
 _LOOK_S = 0.1
 _MARKS = {"done": "✓", "failed": "✗", "running": "●", "waiting": "…", "cancelled": "-"}
@@ -46,6 +58,72 @@ _STATES = {
     "TimerStarted": "waiting",
     "ExecutionCancelled": "cancelled",
 }
+
+
+class StoreOperations:
+    """Operations on workflow runs right on a store, as `FlowClient` has a server perform them."""
+
+    def __init__(self, port: FlowPort, signatures: SignaturePolicy) -> None:
+        self._port = port
+        self._control = Control(port, FlowCaller(), signatures)
+
+    async def call(self, operation: str, given: dict[str, Any]) -> dict[str, Any]:
+        """Perform one of the seven operations of `Control` by its name; gives its answer."""
+        return await self._control.call(operation, given)
+
+    async def events(self, execution_id: str, from_seq: int = 1, limit: int = 100) -> dict[str, Any]:
+        """A page of the rows of a run."""
+        rows = await self._port.rows(FlowCaller(), execution_id, from_seq=from_seq, limit=limit + 1)
+        told: dict[str, Any] = {"events": [shown_row(row) for row in rows[:limit]]}
+        return {**told, "next_cursor": str(rows[limit].seq)} if len(rows) > limit else told
+
+
+FlowOperations = StoreOperations | FlowClient
+
+
+@asynccontextmanager
+async def opened(operator: Operator, *, reads: bool, manifest: str = "") -> AsyncGenerator[FlowOperations]:
+    """The runs of a store; what only `reads` makes nothing go on.
+
+    Raises:
+        Misuse: the store is in memory and something was to be found in it, or a hub is needed and not there.
+    """
+    settings = operator.settings
+    async with AsyncExitStack() as stack:
+        beside = server_beside(settings)
+        if beside is not None:
+            yield await _remote(stack, beside)
+            return
+        try:
+            operations = await (_reading(stack, settings) if reads else _acting(stack, operator, manifest))
+        except StoreInUse as busy:
+            operations = await _remote(stack, server_of(settings, busy))
+        yield operations
+
+
+async def _reading(stack: AsyncExitStack, settings: Settings) -> FlowOperations:
+    store = await stack.enter_async_context(opened_store(settings, read_only=True))
+    engine = FlowEngine(store.docs)
+    stack.push_async_callback(engine.close)
+    return StoreOperations(engine.port(Runner(store, [engine.hosted()], Ids())), SignaturePolicy())
+
+
+async def _acting(stack: AsyncExitStack, operator: Operator, manifest: str) -> FlowOperations:
+    settings = operator.settings
+    if (Path(operator.store or ".") / HUB).is_file():
+        # Only the hub has the agents that its runs delegate to.
+        raise Misuse(
+            f"the hub of {operator.store or 'this folder'} does not run; start it with trunkline hub"
+        )
+    config = operator_of(settings, manifest)
+    flows = await stack.enter_async_context(local_flows(settings.store, config))
+    return StoreOperations(flows.port, config.signatures)
+
+
+async def _remote(stack: AsyncExitStack, endpoint: AdminEndpoint) -> FlowOperations:
+    http_client = SocketHttpClient(Egress(hosts=[target(endpoint.url).host]))
+    stack.push_async_callback(http_client.close)
+    return FlowClient(endpoint.url, http_client, (("host", endpoint.host), ("x-api-key", endpoint.token)))
 
 
 def states_of(rows: Iterable[dict[str, Any]], known: dict[str, str] | None = None) -> dict[str, str]:

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import typer
 from msgspec.structs import replace
 
+from trunkline.cli.configuration import write_private
 from trunkline.cli.parsing import Commands, ServingGroup
-from trunkline.cli.private_file import write_private
 from trunkline.errors import Misuse
 from trunkline.http.host_check import LOOPBACK, is_loopback
 from trunkline.mock.app import Mock

@@ -14,8 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from trunkline.cli.configuration import OTHERS, config_folder
-from trunkline.cli.private_file import write_private
+from trunkline.cli.configuration import OTHERS, config_folder, write_private
 from trunkline.client.oauth import Token, post_form, read_token, refusal_of, request_token
 from trunkline.clock import now_ms
 from trunkline.config import LONGEST_S, Secret

@@ -18,8 +18,8 @@ from trunkline import __version__
 from trunkline.auth.key_store import KIND as KEY_KIND
 from trunkline.auth.keys import StoredKey
 from trunkline.cli.admin import TASKS, Operator, opened_store, settings_for, span_ms
+from trunkline.cli.configuration import write_private
 from trunkline.cli.parsing import Commands, StoreUrl
-from trunkline.cli.private_file import write_private
 from trunkline.errors import Misuse
 from trunkline.fleet.catalogue.documents import ENTRY_KIND, OVERRIDE_KIND, KeptEntry
 from trunkline.fleet.ceremonies.ceremony_store import KIND as CEREMONY_KIND

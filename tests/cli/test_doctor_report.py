@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from trunkline.doctor import report as reports
+from trunkline.cli import doctor as reports
 from trunkline.doctor.check import ERROR, INFO, WARNING, CheckOutcome, Finding, Severity
 from trunkline.doctor.exchange import Evidence
 from trunkline.doctor.run import DoctorReport
@@ -62,7 +62,7 @@ def test_exit_codes(report: DoctorReport, code: int) -> None:
 
 
 def test_json() -> None:
-    document = json.loads(reports.as_json(REPORT))
+    document = json.loads(reports.json_of(REPORT))
     assert document["summary"] == {
         "passed": 0, "failed": 3, "skipped": 1, "unknown": 0,
         "errors": 1, "warnings": 1, "infos": 1, "checks": 4, "exitCode": 1,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Run
-from trunkline.cli.target import resolve_target
+from trunkline.cli.session import resolve_target
 from trunkline.errors import Misuse, Unreadable
 
 
