@@ -11,11 +11,11 @@ from msgspec import Struct
 
 from trunkline.clock import new_id, random_bits
 from trunkline.doctor.check import assume
-from trunkline.doctor.exchange import NotPossible
-from trunkline.doctor.json_access import (
+from trunkline.doctor.exchange import (
     AT_REST,
     INTERRUPTED,
     TERMINAL,
+    NotPossible,
     parsed,
     protocol_object,
     state_of,

@@ -13,9 +13,18 @@ from msgspec import Struct, json
 from msgspec.structs import replace
 
 from trunkline.clock import new_id, random_bits
-from trunkline.doctor.exchange import EVENTS, ProbeExchange
+from trunkline.doctor.exchange import (
+    EVENTS,
+    ProbeExchange,
+    ProtocolObject,
+    at,
+    members,
+    objects,
+    parsed,
+    protocol_object,
+    text,
+)
 from trunkline.doctor.fixtures import Fixtures
-from trunkline.doctor.json_access import ProtocolObject, at, members, objects, parsed, protocol_object, text
 from trunkline.net.http import Headers, HttpRequest
 from trunkline.wire import sse
 from trunkline.wire.codes import CODES

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from trunkline.doctor.check import FAMILIES, Check, CheckFailed, CheckOutcome, Finding, Severity, assume
 from trunkline.doctor.checks import CHECKS
-from trunkline.doctor.exchange import NotPossible, Undecided
-from trunkline.doctor.json_access import TERMINAL, text
+from trunkline.doctor.exchange import TERMINAL, NotPossible, Undecided, text
 from trunkline.doctor.probe import InterfaceProbe
 from trunkline.doctor.subject import DoctorOptions, Subject, agent_address, is_loopback
 from trunkline.errors import Misuse

@@ -11,8 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from trunkline.config import Secret
-from trunkline.doctor.exchange import ProbeClient, ProbeExchange
-from trunkline.doctor.json_access import ProtocolObject, at, members, objects, text
+from trunkline.doctor.exchange import ProbeClient, ProbeExchange, ProtocolObject, at, members, objects, text
 from trunkline.doctor.probe import DeclaredInterface, InterfaceProbe
 from trunkline.errors import Misuse
 from trunkline.net.http import Headers, HttpClient, HttpRequest

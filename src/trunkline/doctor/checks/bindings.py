@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from trunkline.clock import new_id
 from trunkline.doctor.check import ANY, ERROR, REST, RPC, V1, WARNING, Family, assume, expect, expect_answer
-from trunkline.doctor.exchange import ProbeExchange, Undecided
-from trunkline.doctor.json_access import at, items, members, parsed, text
+from trunkline.doctor.exchange import ProbeExchange, Undecided, at, items, members, parsed, text
 from trunkline.doctor.probe import (
     BAD_PARAMS,
     INVALID,

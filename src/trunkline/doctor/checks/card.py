@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from trunkline.doctor.check import ERROR, INFO, WARNING, Family, assume, expect, expect_answer
-from trunkline.doctor.json_access import items, members, objects, parsed, snake_members, text
+from trunkline.doctor.exchange import items, members, objects, parsed, snake_members, text
 from trunkline.doctor.subject import CARD, LEGACY, Subject, is_card
 from trunkline.net.http import HttpRequest
 from trunkline.wire.card import SCHEME_WRAPPERS

@@ -20,8 +20,7 @@ from trunkline.doctor.check import (
     expect_answer,
     expect_refusal,
 )
-from trunkline.doctor.exchange import Undecided
-from trunkline.doctor.json_access import members, objects, text
+from trunkline.doctor.exchange import Undecided, members, objects, text
 from trunkline.doctor.probe import NO_EXTENSION, NO_METHOD, NO_VERSION, NOT_FOUND, InterfaceProbe, ProbeAnswer
 from trunkline.doctor.subject import Subject, is_private, joined, same_origin
 from trunkline.net.http import HttpRequest

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from trunkline.clock import new_id
 from trunkline.doctor.check import ERROR, V1, CheckFailed, Family, assume, expect, expect_refusal
-from trunkline.doctor.exchange import NotPossible
-from trunkline.doctor.fixtures import NotificationProbe
-from trunkline.doctor.json_access import (
+from trunkline.doctor.exchange import (
     TERMINAL,
     WRAPPERS,
+    NotPossible,
     at,
     items,
     members,
@@ -16,6 +15,7 @@ from trunkline.doctor.json_access import (
     protocol_object,
     text,
 )
+from trunkline.doctor.fixtures import NotificationProbe
 from trunkline.doctor.probe import (
     BAD_PARAMS,
     INVALID,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from trunkline.clock import new_id
 from trunkline.doctor.check import ERROR, RPC, WARNING, CheckFailed, Family, assume, expect, expect_answer
 from trunkline.doctor.checks.card import required_schemes
-from trunkline.doctor.json_access import at, members, text
+from trunkline.doctor.exchange import at, members, text
 from trunkline.doctor.probe import INTERNAL, InterfaceProbe, ProbeAnswer
 from trunkline.doctor.subject import Subject
 from trunkline.net.http import Headers

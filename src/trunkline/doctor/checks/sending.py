@@ -14,8 +14,7 @@ from trunkline.doctor.check import (
     expect_answer,
     expect_refusal,
 )
-from trunkline.doctor.exchange import Undecided
-from trunkline.doctor.json_access import AT_REST, at, items, members, state_of, text
+from trunkline.doctor.exchange import AT_REST, Undecided, at, items, members, state_of, text
 from trunkline.doctor.probe import BAD_PARAMS, INVALID, NOT_FOUND, UNSUPPORTED, InterfaceProbe
 from trunkline.wire.service_parameters import IDEMPOTENT_SEND
 

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 
 from trunkline.doctor.check import ERROR, RPC, V1, Family, expect
-from trunkline.doctor.exchange import ProbeExchange, Undecided
-from trunkline.doctor.json_access import (
+from trunkline.doctor.exchange import (
     KINDS,
+    ProbeExchange,
     ProtocolObject,
+    Undecided,
     at,
     is_wrapped,
     items,

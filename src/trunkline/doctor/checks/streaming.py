@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from trunkline.clock import new_id
 from trunkline.doctor.check import ERROR, INFO, RPC, V03, WARNING, Family, assume, expect, expect_answer
-from trunkline.doctor.exchange import EVENTS
-from trunkline.doctor.json_access import (
+from trunkline.doctor.exchange import (
     AT_REST,
+    EVENTS,
     INTERRUPTED,
     TERMINAL,
     at,

@@ -6,8 +6,7 @@ from typing import Any
 
 from trunkline.clock import new_id
 from trunkline.doctor.check import BOTH, ERROR, V1, WARNING, Family, assume, expect, expect_refusal
-from trunkline.doctor.exchange import Undecided
-from trunkline.doctor.json_access import TERMINAL, at, items, members, state_of, text, texts
+from trunkline.doctor.exchange import TERMINAL, Undecided, at, items, members, state_of, text, texts
 from trunkline.doctor.probe import (
     BAD_PARAMS,
     NO_METHOD,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.doctor.json_access import at, nested_objects, parsed, protocol_object, snake_members, state_of
+from trunkline.doctor.exchange import at, nested_objects, parsed, protocol_object, snake_members, state_of
 
 
 @pytest.mark.parametrize(
