@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,35 +11,25 @@ from trunkline import errors
 from trunkline.mock.exchange import MockAnswer, MockExchange
 from trunkline.mock.quirks import Quirks, with_quirks
 from trunkline.mock.scenario import Failure, Persona
-from trunkline.server.rest import dialect_of, error, success_status
-from trunkline.server.rpc import http_status, operation_of
-from trunkline.wire import jsonrpc, read, sse
+from trunkline.server import rest, rpc
+from trunkline.server.encoding import Params
+from trunkline.wire import jsonrpc, sse
 from trunkline.wire.codes import CODES, code_of, details
 from trunkline.wire.jsonrpc import RequestId
 from trunkline.wire.operations import METHODS_V03, NAMES, Operation, RestCall, match
-from trunkline.wire.push import read_push_query, read_push_request
 from trunkline.wire.service_parameters import Version, negotiate
-from trunkline.wire.types import ListQuery, Message, PushQuery, PushRequest, SendRequest, Task, TaskQuery
+from trunkline.wire.types import Message, Task
 from trunkline.wire.writer import WRITERS, Dialect, Writer
-
-Params = SendRequest | TaskQuery | ListQuery | PushRequest | PushQuery | None
 
 # As faults, quirks and logs call them: all that is done with push configs is one thing there.
 _NAMES = {one: "push" if one.name.startswith("PUSH") else one.name.lower() for one in Operation}
-_SENDS = {Operation.SEND, Operation.STREAM}
-_RPC_READERS: dict[Operation, Callable[[msgspec.Raw | None], Params]] = {
-    **dict.fromkeys((Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE), read.read_task_query),
-    **dict.fromkeys((Operation.PUSH_GET, Operation.PUSH_LIST, Operation.PUSH_DELETE), read_push_query),
-    Operation.LIST: read.read_list_query,
-    Operation.PUSH_SET: read_push_request,
-}
 
 
 class MockRequest(Struct, frozen=True):
     """One operation with its params, and how its answers are written. `rest` is None for JSON-RPC."""
 
     operation: Operation
-    params: Params
+    params: Params | None
     dialect: Dialect
     quirks: Quirks
     id: RequestId = None
@@ -63,7 +52,7 @@ class MockRequest(Struct, frozen=True):
         """The answer with this result."""
         body = self._with_quirks(body)
         if self.rest is not None:
-            return MockAnswer(body, success_status(self.rest, self.dialect))
+            return MockAnswer(body, rest.success_status(self.rest, self.dialect))
         return MockAnswer(jsonrpc.result(self.id, body))
 
     def task_result(self, task: Task) -> MockAnswer:
@@ -111,7 +100,8 @@ def read_rpc(
             raise envelope.fault
         operation, dialect = _operation(envelope.method, _version(exchange, persona, quirks), persona, quirks)
         _check_offered(operation, quirks)
-        params = _rpc_params(operation, envelope.params, dialect)
+        has_params = operation is not Operation.EXTENDED_CARD
+        params = rpc.read_params(operation, envelope.params, dialect) if has_params else None
     except errors.Refused as refused:
         return _rpc_refusal(refused, envelope.id, quirks)
     return MockRequest(
@@ -126,7 +116,7 @@ def _operation(
         if method not in METHODS_V03:
             raise errors.MethodNotFound(f"there is no method {method[:64]!r} here")
         return METHODS_V03[method], Dialect.V03
-    operation, dialect = operation_of(method, Version.V1 if quirks.writes else request)
+    operation, dialect = rpc.operation_of(method, Version.V1 if quirks.writes else request)
     _check_spoken(dialect.value, persona)
     return operation, dialect
 
@@ -151,13 +141,6 @@ def _check_offered(operation: Operation, quirks: Quirks) -> None:
         raise errors.MethodNotFound(f"there is no {NAMES[operation]} here")
 
 
-def _rpc_params(operation: Operation, raw: msgspec.Raw | None, dialect: Dialect) -> Params:
-    if operation in _SENDS:
-        return read.read_send(raw, dialect)
-    reader = _RPC_READERS.get(operation)
-    return None if reader is None else reader(raw)
-
-
 def read_rest(
     exchange: MockExchange, body: bytes, persona: Persona, quirks: Quirks
 ) -> MockRequest | MockAnswer:
@@ -168,9 +151,10 @@ def read_rest(
             raise errors.RouteNotFound("no such path here; the card names the interfaces")
         call = match(exchange.method, exchange.path)
         version = _version(exchange, persona, quirks)
-        dialect = dialect_of(call, version if "0.3" in persona.versions else Version.V1)
+        dialect = rest.dialect_of(call, version if "0.3" in persona.versions else Version.V1)
         _check_offered(call.operation, quirks)
-        params = _rest_params(call, body, exchange.query, dialect)
+        has_params = call.operation is not Operation.EXTENDED_CARD
+        params = rest.read_params(call, body, exchange.query, dialect) if has_params else None
     except errors.Refused as refused:
         return _rest_refusal(refused, dialect)
     return MockRequest(
@@ -178,26 +162,8 @@ def read_rest(
     )
 
 
-def _rest_params(call: RestCall, body: bytes, query: dict[str, str], dialect: Dialect) -> Params:
-    match call.operation:
-        case Operation.SEND | Operation.STREAM:
-            return read.read_send(body, dialect)
-        case Operation.GET:
-            return read.task_query_from(call.task_id, query)
-        case Operation.CANCEL | Operation.SUBSCRIBE:
-            return TaskQuery(call.task_id)
-        case Operation.LIST:
-            return read.list_query_from(query)
-        case Operation.PUSH_SET:
-            return read_push_request(body, call.task_id)
-        case Operation.PUSH_GET | Operation.PUSH_LIST | Operation.PUSH_DELETE:
-            return PushQuery(call.task_id, call.config_id)
-        case Operation.EXTENDED_CARD:
-            return None
-
-
 def _rest_refusal(refused: errors.Refused, dialect: Dialect) -> MockAnswer:
-    status, body = error(refused, dialect)
+    status, body = rest.error(refused, dialect)
     return MockAnswer(body, status)
 
 
@@ -206,7 +172,7 @@ def _rpc_refusal(refused: errors.Refused, request_id: RequestId, quirks: Quirks)
     failure = Failure(code=code, message=refused.message, data=details(refused))
     if isinstance(refused, errors.ParseError):
         request_id = None
-    return MockAnswer(_rpc_error(request_id, failure), http_status(refused))
+    return MockAnswer(_rpc_error(request_id, failure), rpc.http_status(refused))
 
 
 def _rpc_error(request_id: RequestId, failure: Failure) -> bytes:

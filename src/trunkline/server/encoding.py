@@ -8,12 +8,16 @@ time when the task ended, as the store does not keep it for ever.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from msgspec import Struct, field
 
 from trunkline.server.caller import READ, Caller
 from trunkline.server.operations import Operations
+from trunkline.server.streams import Subscription
 from trunkline.telemetry import traces
+from trunkline.wire.operations import Operation
 from trunkline.wire.push import write_config, write_configs
 from trunkline.wire.spellings import milliseconds
 from trunkline.wire.types import (
@@ -30,8 +34,8 @@ from trunkline.wire.writer import WRITERS
 
 LIMIT_BYTES = 4 << 20
 ENTRY_BYTES = 64 << 10
-
-
+# What a binding reads of a request, for each operation its own.
+Params = SendRequest | TaskQuery | ListQuery | PushRequest | PushQuery
 Key = tuple[str, str, object]
 
 
@@ -74,6 +78,12 @@ class EncodedOperations(Struct, eq=False):
 
     operations: Operations
     _cache: AnswerCache = field(default_factory=AnswerCache)
+
+    def perform(
+        self, caller: Caller, operation: Operation, params: Params
+    ) -> Awaitable[bytes | Subscription]:
+        """The call of any operation but that of the extended card; an empty answer stands for none."""
+        return _CALLS[operation](self, caller, params)
 
     async def send(self, caller: Caller, request: SendRequest) -> bytes:
         """Take a message; the task, or the message that answers it."""
@@ -125,3 +135,22 @@ class EncodedOperations(Struct, eq=False):
     async def list_push(self, caller: Caller, query: PushQuery) -> bytes:
         """All push configs of a task."""
         return write_configs(query.task_id, await self.operations.push.list(caller, query), caller.dialect)
+
+    async def delete_push(self, caller: Caller, query: PushQuery) -> bytes:
+        """Forget a push config of a task; there is nothing to tell of it."""
+        await self.operations.push.delete(caller, query)
+        return b""
+
+
+_CALLS: dict[Operation, Callable[[EncodedOperations, Caller, Any], Awaitable[bytes | Subscription]]] = {
+    Operation.SEND: EncodedOperations.send,
+    Operation.STREAM: lambda encoded, caller, request: encoded.operations.stream(caller, request),
+    Operation.GET: EncodedOperations.get,
+    Operation.LIST: EncodedOperations.list,
+    Operation.CANCEL: EncodedOperations.cancel,
+    Operation.SUBSCRIBE: lambda encoded, caller, query: encoded.operations.subscribe(caller, query),
+    Operation.PUSH_SET: EncodedOperations.set_push,
+    Operation.PUSH_GET: EncodedOperations.get_push,
+    Operation.PUSH_LIST: EncodedOperations.list_push,
+    Operation.PUSH_DELETE: EncodedOperations.delete_push,
+}

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from trunkline import errors
 from trunkline.http.exchange import JSON, Exchange
-from trunkline.server.caller import Caller
-from trunkline.server.card import no_extended_card
-from trunkline.server.encoding import EncodedOperations
-from trunkline.server.streams import Subscription
+from trunkline.server.encoding import Params
 from trunkline.wire import read
 from trunkline.wire.codes import rest_error_v03, rest_error_v1
 from trunkline.wire.operations import Operation, RestCall
@@ -59,36 +56,18 @@ def success_status(call: RestCall, dialect: Dialect) -> int:
     return _ACCEPTED if call.operation is Operation.SEND and dialect is Dialect.V03 else 200
 
 
-async def perform(
-    encoded: EncodedOperations, call: RestCall, caller: Caller, body: bytes, query: dict[str, str]
-) -> bytes | Subscription:
-    """Read path, query and body, and make the call."""
-    operations = encoded.operations
+def read_params(call: RestCall, body: bytes, query: dict[str, str], dialect: Dialect) -> Params:
+    """What path, query and body say, for any operation but that of the extended card."""
     match call.operation:
-        case Operation.SEND:
-            return await encoded.send(caller, read.read_send(body, caller.dialect))
-        case Operation.STREAM:
-            return await operations.stream(caller, read.read_send(body, caller.dialect))
+        case Operation.SEND | Operation.STREAM:
+            return read.read_send(body, dialect)
         case Operation.GET:
-            return await encoded.get(caller, read.task_query_from(call.task_id, query))
-        case Operation.CANCEL:
-            return await encoded.cancel(caller, read.task_query_from(call.task_id, query, body))
-        case Operation.SUBSCRIBE:
-            return await operations.subscribe(caller, read.task_query_from(call.task_id, query, body))
+            return read.task_query_from(call.task_id, query)
+        case Operation.CANCEL | Operation.SUBSCRIBE:
+            return read.task_query_from(call.task_id, query, body)
         case Operation.LIST:
-            return await encoded.list(caller, read.list_query_from(query))
-        case Operation.EXTENDED_CARD:
-            raise no_extended_card(caller.dialect)
+            return read.list_query_from(query)
         case Operation.PUSH_SET:
-            return await encoded.set_push(caller, read_push_request(body, call.task_id))
-        case Operation.PUSH_GET:
-            return await encoded.get_push(caller, _push_query(call, query))
-        case Operation.PUSH_LIST:
-            return await encoded.list_push(caller, _push_query(call, query))
-        case Operation.PUSH_DELETE:
-            await operations.push.delete(caller, _push_query(call, query))
-            return b"{}"
-
-
-def _push_query(call: RestCall, query: dict[str, str]) -> PushQuery:
-    return PushQuery(call.task_id, call.config_id, query.get("tenant", ""))
+            return read_push_request(body, call.task_id)
+        case _:
+            return PushQuery(call.task_id, call.config_id, query.get("tenant", ""))

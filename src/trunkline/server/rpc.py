@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Callable
+
+from msgspec import Raw
 
 from trunkline import errors
 from trunkline.http.exchange import EVENTS, JSON, Exchange
-from trunkline.server.caller import Caller
-from trunkline.server.card import no_extended_card
-from trunkline.server.encoding import EncodedOperations
-from trunkline.server.operations import Operations
+from trunkline.server.encoding import Params
 from trunkline.server.rest import A2A_JSON
-from trunkline.server.streams import Subscription
 from trunkline.wire import read
 from trunkline.wire.codes import code_of
 from trunkline.wire.jsonrpc import Envelope
 from trunkline.wire.operations import METHODS_V03, METHODS_V1, Operation
 from trunkline.wire.push import read_push_query, read_push_request
 from trunkline.wire.service_parameters import Version
-from trunkline.wire.types import PushQuery
 from trunkline.wire.writer import Dialect
 
 MEDIA_TYPES = (JSON, A2A_JSON)
 _V03 = Version.V03
 _SERVED_V1 = {method: (operation, Dialect.V1) for method, operation in METHODS_V1.items()}
 _SERVED_V03 = {method: (operation, Dialect.V03) for method, operation in METHODS_V03.items()}
+SENDS = (Operation.SEND, Operation.STREAM)
+_READERS: dict[Operation, Callable[[Raw | None], Params]] = {
+    **dict.fromkeys((Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE), read.read_task_query),
+    **dict.fromkeys((Operation.PUSH_GET, Operation.PUSH_LIST, Operation.PUSH_DELETE), read_push_query),
+    Operation.LIST: read.read_list_query,
+    Operation.PUSH_SET: read_push_request,
+}
 _SAID_BY_HTTP = (
     errors.Unauthenticated,
     errors.Forbidden,
@@ -62,40 +66,11 @@ def check_media_type(exchange: Exchange) -> None:
         raise errors.ContentTypeNotSupported("send Content-Type: application/json", field="Content-Type")
 
 
-def perform(
-    encoded: EncodedOperations, operation: Operation, envelope: Envelope, caller: Caller
-) -> Awaitable[bytes | Subscription]:
-    """Read the params; gives the call, to be awaited."""
-    params = envelope.params
-    operations = encoded.operations
-    match operation:
-        case Operation.SEND:
-            return encoded.send(caller, read.read_send(params, caller.dialect))
-        case Operation.GET:
-            return encoded.get(caller, read.read_task_query(params))
-        case Operation.STREAM:
-            return operations.stream(caller, read.read_send(params, caller.dialect))
-        case Operation.SUBSCRIBE:
-            return operations.subscribe(caller, read.read_task_query(params))
-        case Operation.CANCEL:
-            return encoded.cancel(caller, read.read_task_query(params))
-        case Operation.LIST:
-            return encoded.list(caller, read.read_list_query(params))
-        case Operation.EXTENDED_CARD:
-            raise no_extended_card(caller.dialect)
-        case Operation.PUSH_SET:
-            return encoded.set_push(caller, read_push_request(params))
-        case Operation.PUSH_GET:
-            return encoded.get_push(caller, read_push_query(params))
-        case Operation.PUSH_LIST:
-            return encoded.list_push(caller, read_push_query(params))
-        case Operation.PUSH_DELETE:
-            return _delete_push(operations, caller, read_push_query(params))
-
-
-async def _delete_push(operations: Operations, caller: Caller, query: PushQuery) -> bytes:
-    await operations.push.delete(caller, query)
-    return b"null"
+def read_params(operation: Operation, params: Raw | None, dialect: Dialect) -> Params:
+    """What the params say, for any operation but that of the extended card."""
+    if operation in SENDS:
+        return read.read_send(params, dialect)
+    return _READERS[operation](params)
 
 
 def http_status(refused: errors.Refused) -> int:

@@ -16,7 +16,7 @@ from trunkline.http.exchange import EVENTS, Exchange, read_query
 from trunkline.server import rest, rpc
 from trunkline.server.admission import Admission
 from trunkline.server.caller import INSTEAD, NEEDED, READ, SPELLED, WRITE, Caller, permit, read_asked
-from trunkline.server.card import CARD_BESIDE, Cards
+from trunkline.server.card import CARD_BESIDE, Cards, no_extended_card
 from trunkline.server.encoding import EncodedOperations
 from trunkline.server.refusals import note, refusal_of
 from trunkline.server.streams import NO_WHOLE, WHOLE_LIMIT, StreamEncoding, Subscription
@@ -32,7 +32,6 @@ from trunkline.wire.types import TaskQuery
 from trunkline.wire.writer import Dialect
 
 _UNREAD = Envelope()
-_ASKING = (Operation.SEND, Operation.STREAM)
 _EXTENDED_CARD = Operation.EXTENDED_CARD
 _V1 = Version.V1
 # What a stream shall tell, and how it is written.
@@ -128,11 +127,11 @@ class Site:
             permit(principal, NEEDED[operation], INSTEAD.get(operation))
             self._check_work(principal, operation, body)
             caller = self._caller(exchange, principal, dialect, wait=self._wait)
-            answer = None
             if operation is _EXTENDED_CARD:
                 answer = self._extended(exchange, caller, read_tenant(envelope.params))
-            if answer is None:
-                answer = await rpc.perform(self.operations, operation, envelope, caller)
+            else:
+                params = rpc.read_params(operation, envelope.params, dialect)
+                answer = await self.operations.perform(caller, operation, params)
             self._name_extensions(exchange, caller)
         except Exception as error:  # noqa: BLE001 - logged with a reason id; the caller gets that id
             await self._refuse_rpc(exchange, seen, envelope, refusal_of(error))
@@ -140,7 +139,7 @@ class Site:
         if envelope.notification:
             await exchange.respond(204, b"")
         elif isinstance(answer, bytes):
-            await exchange.respond(200, jsonrpc.result(envelope.id, answer))
+            await exchange.respond(200, jsonrpc.result(envelope.id, answer or b"null"))
         else:
             return answer, StreamEncoding(dialect, *jsonrpc.envelope_parts(envelope.id), self._whole_limit)
         return None
@@ -180,11 +179,11 @@ class Site:
             wait = self._wait and dialect is Dialect.V1
             caller = self._caller(exchange, principal, dialect, wait=wait)
             given = read_query(exchange.query_string)
-            answer = None
-            if call.operation is Operation.EXTENDED_CARD:
+            if call.operation is _EXTENDED_CARD:
                 answer = self._extended(exchange, caller, given.get("tenant", ""))
-            if answer is None:
-                answer = await rest.perform(self.operations, call, caller, body, given)
+            else:
+                params = rest.read_params(call, body, given, dialect)
+                answer = await self.operations.perform(caller, call.operation, params)
             self._name_extensions(exchange, caller)
         except Exception as error:  # noqa: BLE001 - logged with a reason id; the caller gets that id
             # Before 1.0 nobody named a version: who names an unknown one reads the errors of 1.0.
@@ -194,13 +193,13 @@ class Site:
         if isinstance(answer, Subscription):
             return answer, StreamEncoding(dialect, whole_limit=self._whole_limit)
         status = rest.success_status(call, dialect)
-        await exchange.respond(status, answer, rest.media_type(exchange, dialect))
+        await exchange.respond(status, answer or b"{}", rest.media_type(exchange, dialect))
         return None
 
     def _check_work(self, principal: Principal, operation: Operation, body: bytes) -> None:
         # What may be an answer is judged where it has been read: answers cost nobody anything.
         # `find`, as `in` takes `bytes` for a number first, at the price of an error.
-        if operation in _ASKING and body.find(b"taskId") < 0 and body.find(b"task_id") < 0:
+        if operation in rpc.SENDS and body.find(b"taskId") < 0 and body.find(b"task_id") < 0:
             self._admission.check_work(principal.tenant, principal.name)
 
     def _caller(self, exchange: Exchange, principal: Principal, dialect: Dialect, *, wait: bool) -> Caller:
@@ -222,12 +221,19 @@ class Site:
             self._admission.lasting(exchange),
         )
 
-    def _extended(self, exchange: Exchange, caller: Caller, tenant: str) -> bytes | None:
-        """The extended card, where there is one, for a caller who may have named its tenant."""
+    def _extended(self, exchange: Exchange, caller: Caller, tenant: str) -> bytes:
+        """The extended card for a caller who may have named its tenant.
+
+        Raises:
+            Refused: there is none.
+        """
         caller.check_tenant(tenant)
         own = self.cards_of(caller.principal.tenant)
         pure = caller.dialect is Dialect.V1
-        return self.cards.extended(exchange, pure=pure) if own is None else own.whole(exchange, pure=pure)
+        card = self.cards.extended(exchange, pure=pure) if own is None else own.whole(exchange, pure=pure)
+        if card is None:
+            raise no_extended_card(caller.dialect)
+        return card
 
     def _name_extensions(self, exchange: Exchange, caller: Caller) -> None:
         if caller.extensions is not None:
