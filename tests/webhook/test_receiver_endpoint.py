@@ -242,7 +242,7 @@ def drive(app: Any, messages: list[Message], **scope: Any) -> list[Message]:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    run(app({"type": "http", "method": "POST", "headers": [], **scope}, receive, send))
+    run(app({"type": "http", "method": "POST", "path": "/", "headers": [], **scope}, receive, send))
     return sent
 
 
@@ -265,7 +265,8 @@ def test_a_body_that_grows_over_the_limit_is_not_read_to_its_end() -> None:
     piece = {"type": "http.request", "body": b" " * 300, "more_body": True}
     for version, closes in [("1.1", True), ("2", False)]:
         messages = [dict(piece) for _ in range(5)]
-        sent = drive(make(Ear(), body_limit=500), messages, headers=[AUTH], http_version=version)
+        headers = [AUTH, (b"transfer-encoding", b"chunked")]
+        sent = drive(make(Ear(), body_limit=500), messages, headers=headers, http_version=version)
         assert (sent[0]["status"], len(messages)) == (413, 3)
         assert ((b"connection", b"close") in sent[0]["headers"]) is closes
 

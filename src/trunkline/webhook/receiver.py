@@ -16,9 +16,9 @@ import msgspec
 from msgspec.structs import replace
 
 from trunkline.clock import now_ms
-from trunkline.errors import InvalidRequest, Misuse, Refused, TooLarge, Unauthenticated
-from trunkline.http.asgi import Receive, Scope, Send
-from trunkline.http.exchange import Headers, too_large, too_late
+from trunkline.errors import Misuse, Refused, Unauthenticated
+from trunkline.http.asgi import AsgiExchange, Receive, Scope, Send
+from trunkline.http.exchange import Disconnected, too_large
 from trunkline.net import webhook_signature
 from trunkline.webhook.notification import Notification, RecentNotifications, key_of, read_notification
 from trunkline.wire.codes import code_of
@@ -52,33 +52,32 @@ class WebhookEndpoint:
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
         elif scope["type"] == "http":
-            await self._serve(scope, receive, send)
+            await self._serve(AsgiExchange(scope, receive, send))
         else:
             await send({"type": "websocket.close"})
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = {name.decode("latin-1"): text.decode("latin-1") for name, text in scope["headers"]}
-        if scope["method"] != "POST":
-            more = [(b"allow", b"POST"), *_closing(scope)]
-            await _respond(send, 405, b'{"error":"webhooks are sent by POST"}', more)
+    async def _serve(self, exchange: AsgiExchange) -> None:
+        if exchange.method != "POST":
+            told = b'{"error":"webhooks are sent by POST"}'
+            await exchange.respond(405, told, headers=[(b"allow", b"POST")])
             return
+        headers = {name.decode("latin-1"): text.decode("latin-1") for name, text in exchange.headers.items()}
         try:
-            body = await _body(headers, receive, self._body_limit)
-            if body is None:
-                return
-            notification = self._read(headers, body)
+            if not headers.get("content-length", "0").isdecimal():
+                raise too_large(self._body_limit)
+            notification = self._read(headers, await exchange.body(self._body_limit, BODY_S))
+        except Disconnected:
+            return
         except Refused as refused:
             status = code_of(refused).http
             log.info("push.refused status=%d reason=%s", status, refused.details.get("reason", "body"))
             more = [(b"www-authenticate", b"Bearer")] if status == 401 else []
-            if isinstance(refused, TooLarge | InvalidRequest):
-                more = _closing(scope)
-            await _respond(send, status, msgspec.json.encode({"error": refused.message}), more)
+            await exchange.respond(status, msgspec.json.encode({"error": refused.message}), headers=more)
         except Exception:
             log.exception("push.failed cause=tokens")
-            await _respond(send, 500, _FAILED)
+            await exchange.respond(500, _FAILED)
         else:
-            await _respond(send, *await self._tell(notification))
+            await exchange.respond(*await self._tell(notification))
 
     async def _tell(self, notification: Notification) -> tuple[int, bytes]:
         if notification in self._seen:
@@ -115,35 +114,6 @@ class WebhookEndpoint:
         return True
 
 
-async def _body(headers: Mapping[str, str], receive: Receive, limit: int) -> bytes | None:
-    """The whole body; None if the sender left."""
-    length = headers.get("content-length", "0")
-    if not length.isdecimal() or len(length) > 18 or int(length) > limit:
-        raise too_large(limit)
-    pieces: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(BODY_S):
-            while True:
-                message = await receive()
-                if message["type"] != "http.request":
-                    return None
-                piece: bytes = message.get("body", b"")
-                pieces.append(piece)
-                size += len(piece)
-                if size > limit:
-                    raise too_large(limit)
-                if not message.get("more_body"):
-                    return b"".join(pieces)
-    except TimeoutError:
-        raise too_late(BODY_S) from None
-
-
-def _closing(scope: Scope) -> list[tuple[bytes, bytes]]:
-    """Else the server would go on taking in a body that nobody reads."""
-    return [(b"connection", b"close")] if scope.get("http_version", "1.1") < "2" else []
-
-
 async def _lifespan(receive: Receive, send: Send) -> None:
     """There is nothing to start and nothing to end, but a host may ask."""
     while True:
@@ -151,12 +121,6 @@ async def _lifespan(receive: Receive, send: Send) -> None:
         await send({"type": f"{kind}.complete"})
         if kind == "lifespan.shutdown":
             return
-
-
-async def _respond(send: Send, status: int, body: bytes, more: Headers = ()) -> None:
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *more]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
 
 
 # A JWKS document as bytes, as text or decoded; or a text `whpk_…` or `whsec_…`.
