@@ -67,23 +67,9 @@ class Turn:
     """A skill's view of its task."""
 
     __slots__ = (
-        "_begun",
-        "_count",
-        "_grants",
-        "_held",
-        "_own",
-        "_places",
-        "_reachable",
-        "_spoke",
-        "_timer",
-        "_work",
-        "_written",
-        "answer_name",
-        "lost_step",
-        "raised",
-        "report",
-        "skill",
-    )
+        "_begun", "_count", "_grants", "_held", "_own", "_places", "_reachable", "_spoke", "_timer",
+        "_work", "_written", "answer_name", "lost_step", "raised", "report", "skill",
+    )  # fmt: skip
 
     def __init__(
         self, work: Work, skill: str, own: Settings, bounds: Bounds, reachable: Reachable | None = None

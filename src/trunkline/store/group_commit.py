@@ -115,20 +115,9 @@ class GroupCommit:
     """The queue of appends. At most one group is with the backend at any time."""
 
     __slots__ = (
-        "_began",
-        "_busy",
-        "_bytes",
-        "_events",
-        "_hints",
-        "_idle",
-        "_loop",
-        "_pending",
-        "_rounds",
-        "_submit",
-        "observer",
-        "refusal",
-        "written",
-    )
+        "_began", "_busy", "_bytes", "_events", "_hints", "_idle", "_loop", "_pending", "_rounds",
+        "_submit", "observer", "refusal", "written",
+    )  # fmt: skip
 
     _loop: asyncio.AbstractEventLoop
     _idle: asyncio.Event
