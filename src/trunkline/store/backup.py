@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, NoReturn, TypeVar
 
 import msgspec
@@ -96,19 +97,15 @@ async def export(
         for ref in page:
             if tenant is not None and ref.tenant != tenant:
                 continue
-            prefix = b'{"tenant":%b,"task":%b,' % (_encode(ref.tenant), _encode(ref.task_id))
             after = 0
             while found := await store.log.read(ref.tenant, ref.task_id, after, PAGE):
                 after = found[-1].seq
-                yield b"".join([prefix + _rest(recorded) for recorded in found])
+                yield b"".join([_written(ref.tenant, ref.task_id, recorded) for recorded in found])
 
 
-def _rest(recorded: ev.Recorded) -> bytes:
-    return b'"seq":%d,"at":%d,"event":%b}\n' % (
-        recorded.seq,
-        recorded.at,
-        encoding.encode_one(recorded.event),
-    )
+def _written(tenant: str, task_id: str, recorded: ev.Recorded) -> bytes:
+    event = msgspec.Raw(encoding.encode_one(recorded.event))
+    return _encode(_Line(tenant, task_id, recorded.seq, recorded.at, event)) + b"\n"
 
 
 async def restore(
@@ -268,8 +265,9 @@ async def _stored(store: Store, group: _TaskLines) -> list[ev.Recorded]:
 
 def _left(group: _TaskLines, found: Sequence[ev.Recorded]) -> list[ev.Recorded]:
     """The events that are not there yet: all, none, or the rest after an import that was cut."""
+    line = partial(_written, group.tenant, group.state.task_id)
     for place, stored in enumerate(found):
-        if place >= len(group.events) or _rest(group.events[place]) != _rest(stored):
+        if place >= len(group.events) or line(group.events[place]) != line(stored):
             number = group.first + min(place, len(group.events) - 1)
             raise Misuse(
                 f"line {number}: task {group.state.task_id} is here already and differs "
