@@ -76,8 +76,8 @@ class Owner:
         feed.runner = self
         self._task = self.loop.create_task(self._run())
         self._task.add_done_callback(self._done)
-        # A cancel may be older than this run.
-        self.moved()
+        if self.state.cancel_requested:  # It may be older than this run.
+            self.moved()
 
     @property
     def elapsed_ms(self) -> int:
