@@ -43,7 +43,7 @@ def test_a_file_of_mcp_servers_that_is_wrong_is_told_by_check(tmp_path: Path) ->
     (tmp_path / "agents.yaml").write_text("agents: []")
     assert check(str(tmp_path)) == []
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"a": {"comand": "node"}}}')
-    assert check(str(tmp_path)) == [f"{tmp_path / 'mcp.json'}: mcpServers.a.comand: unknown field"]
+    assert check(str(tmp_path)) == ["mcp.json: mcpServers.a.comand: unknown field"]
 
 
 def test_the_agents_of_a_tenant_are_tools_and_their_tasks_survive_a_kill(tmp_path: Path) -> None:
