@@ -15,7 +15,7 @@ from tests.fleet.catalogue.cards import card
 from trunkline.client.client import Client
 from trunkline.clock import now_ms
 from trunkline.fleet.catalogue import discovery
-from trunkline.fleet.catalogue.card_facts import facts_of
+from trunkline.fleet.catalogue.card_facts import facts_of, pause_s
 from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.discovery import ASKING, CardDiscovery
 from trunkline.fleet.catalogue.entry_reader import read_entry
@@ -46,7 +46,8 @@ class KeptConnections:
                 if hangs:
                     self.hanging += 1
                     await self.told.wait()
-                body = json.dumps(card("kept", "old" if hangs else "work")).encode()
+                shown = card("x" * 100_000 if b" /large/" in head else "kept", "old" if hangs else "work")
+                body = json.dumps(shown).encode()
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
         except (asyncio.IncompleteReadError, ConnectionError):
             self.open.discard(writer)
@@ -163,14 +164,33 @@ def test_a_card_that_cannot_be_taken_up_ends_nothing_for_others(
             raise RuntimeError("nobody thought of this")
         return facts_of(card, url, at)
 
+    failed: list[int] = []
+
+    def pause(refresh_s: float, failures: int, draw: float) -> float:
+        failed.append(failures)
+        return pause_s(refresh_s, failures, draw) / 1000
+
     monkeypatch.setattr(discovery, "facts_of", facts)
+    monkeypatch.setattr(discovery, "pause_s", pause)
 
     async def work(catalogue: Catalogue, agent: KeptConnections) -> None:
         add(catalogue, "odd", f"{agent.url}/odd")
         await until(lambda: catalogue.listed("north")[0].state == "unreachable")
         assert "the log of the hub says why" in catalogue.listed("north")[0].reason
+        # It is asked again later and later.
+        await until(lambda: failed[:3] == [1, 2, 3])
         add(catalogue, "good", agent.url, "south")
         await until(lambda: catalogue.listed("south")[0].state == "ready")
 
     discovered(work)
     assert "nobody thought of this" in caplog.text
+
+
+def test_a_card_that_is_too_large_is_refused_with_that_reason(caplog: pytest.LogCaptureFixture) -> None:
+    async def work(catalogue: Catalogue, agent: KeptConnections) -> None:
+        add(catalogue, "large", f"{agent.url}/large")
+        await until(lambda: catalogue.listed("north")[0].state == "unreachable")
+        assert "beside its skills" in catalogue.listed("north")[0].reason
+
+    discovered(work)
+    assert "card_raised" not in caplog.text

@@ -165,30 +165,30 @@ class CardDiscovery:
             log.info("catalogue.card_failed agent=%s error=%s", key[1], card)
             self._catalogue.fail(key, _reason(peer, card)[:1000])
             return True
-        self._failures.pop(key, None)
-        if len(msgspec.json.encode(card.document)) > REMEMBERED:
-            # It is kept by its client, to be asked whether it has changed; a large one is asked for anew.
-            self._clients.pop(key, None)
-        card = kept_of(card)
         known = self.card_of(peer)
         if known is None or known != card:
             # One that says the same is the same: whoever works by it goes on.
             self._cards[_identity(peer)] = peer, card
             known = card
         self._catalogue.learn(key, facts_of(known, peer.url, self._now()))
+        self._failures.pop(key, None)
         return True
 
     async def _shown(self, key: Key, peer: Peer) -> PeerCard | TrunklineError | Misuse:
-        """The card that an agent shows, or why there is none."""
+        """The card that an agent shows, as it is kept, or why there is none."""
         try:
             client = self._clients.get(key)
             if client is None:
                 client = self._clients[key] = self._make(peer, tenant=key[0])
             try:
-                return await client.card(refresh=True)
+                card = await client.card(refresh=True)
             finally:
                 # Thousands are asked within seconds, and each of them again only after minutes.
                 client.close_idle()
+            if len(msgspec.json.encode(card.document)) > REMEMBERED:
+                # It is kept by its client, to be asked whether it has changed; a large one is asked for anew.
+                self._clients.pop(key, None)
+            return kept_of(card)
         except (TrunklineError, Misuse) as error:
             return error
 
