@@ -91,10 +91,13 @@ def test_a_file_of_tasks_is_bounded_and_a_torn_line_costs_nothing(
     assert len(file.read_bytes().splitlines()) <= 12
     with file.open("ab") as opened:
         opened.write(b'{"mock":"one","task":{"id":')
-    found = KeptTasks(file).playbacks("one", print)
+    tasks = KeptTasks(file)
+    found = tasks.playbacks("one", print)
     assert [(one.id, one.then) for one in found] == [
         (f"task-{at}", Reply(text="done")) for at in (37, 38, 39)
     ]
+    tasks.write("one", Playback("later", "context", print))
+    assert [one.id for one in KeptTasks(file).playbacks("one", print)] == ["task-38", "task-39", "later"]
     assert KeptTasks(file).playbacks("another", print) == []
 
 

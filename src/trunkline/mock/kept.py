@@ -40,8 +40,12 @@ class KeptTasks:
         self._lines: dict[str, bytes] = {}
         self._written = 0
         try:
-            for line in file.read_bytes().splitlines():
+            content = file.read_bytes()
+            for line in content.splitlines():
                 self._load(line)
+            if content and not content.endswith(b"\n"):
+                # The next line would be one with what is torn: the file is written anew.
+                self._written = LIMIT * _TIMES
         except FileNotFoundError:
             pass
         except OSError as error:
