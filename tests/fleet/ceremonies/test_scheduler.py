@@ -15,6 +15,7 @@ from trunkline.errors import InvalidParams, StoreError
 from trunkline.fleet.ceremonies import scheduler as module
 from trunkline.fleet.ceremonies.runs import planned_run
 from trunkline.fleet.ceremonies.scheduler import Fire
+from trunkline.fleet.journal import KIND
 from trunkline.store.base import Store
 from trunkline.wire.types import TaskState
 
@@ -239,6 +240,33 @@ def test_paused_and_changed_ceremonies_miss_nothing() -> None:
         assert len(await stage.opened()) == 1
 
     alone(work, filed())
+
+
+def test_nothing_stays_of_a_ceremony_that_goes_while_its_turn_is_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        busy, goes_on = asyncio.Event(), asyncio.Event()
+
+        journals = stage.scheduler.journals
+        change = journals.change
+
+        async def late(*given: Any) -> Any:
+            busy.set()
+            await goes_on.wait()
+            return await change(*given)
+
+        monkeypatch.setattr(journals, "change", late)
+        await hours.pass_to(MINUTE)
+        turn = asyncio.create_task(stage.scheduler.tick())
+        await busy.wait()
+        stage.ceremonies.clear()
+        await stage.scheduler.tick()
+        goes_on.set()
+        await turn
+        await stage.scheduler.tick()
+        assert await stage.store.docs.list("north", KIND) == []
+
+    alone(work, ceremony())
 
 
 def test_hb25_a_moment_that_is_months_away_is_not_early() -> None:

@@ -163,9 +163,11 @@ class Scheduler:
             except Exception as error:  # noqa: BLE001
                 # Whatever is wrong with one of them, the others go on.
                 log.error("ceremony.waiting ceremony=%s error=%r", one.id, error)
-                return
-            if one.key in self._next:
-                self._next[one.key] = _next_look(one, progress, now)
+                look = now + RETRY_MS
+            else:
+                look = _next_look(one, progress, now)
+            # With the next tick one that has changed meanwhile; and one that went, whose journal was written.
+            self._next[one.key] = look if one.key in self._next else 0
 
     async def _advance(self, one: Ceremony, now: int) -> Progress:
         """Do what is due of one ceremony, each step recorded before the one that follows from it."""
