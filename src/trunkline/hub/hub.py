@@ -157,11 +157,10 @@ class Hub:
         vault = None if key is None else Vault(key)
         self._tenants = self._tenants_of(host)
         self._service = self._kept(host, vault)
-        clients = self._service.clients
         fleet = CatalogueFleet(self.catalogue, self._health.records)
         quotas = self._quotas(host)
         dispatcher = Dispatcher(runner, fleet, self._policy(), admitted=quotas.admitted)
-        self.carried.assemble(runner, host.executors, host.sites, host.settings, clients)
+        self.carried.assemble(runner, host.executors, host.sites, host.settings, self._service.clients)
         self.carried.open_by(partial(opening, dispatcher))
         self._run_flows(host, quotas)
         self.carried.run_models(partial(self._load_models, host))
@@ -174,6 +173,7 @@ class Hub:
             guarded=host.fetchers.find,
             own=self._own,
             variable=self._variable,
+            let_in=quotas.let_in,
             folder=self.workspace / CEREMONIES,
             rests=self._closed.__contains__,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager
 from hashlib import blake2b
 
 import msgspec
@@ -43,7 +43,7 @@ from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
 from trunkline.store.group_commit import Ack
 from trunkline.store.records import Dedup, Where
-from trunkline.wire.types import Message, Metadata, Role, SendRequest
+from trunkline.wire.types import Message, Metadata, SendRequest
 
 log = logging.getLogger("trunkline.fleet")
 # Lets an order become so many tasks while they are opened; None where nobody counts them.
@@ -189,16 +189,6 @@ class Dispatcher:
         return await asyncio.gather(
             *[self._one(_part(order, name), name, _derived(task_id, name)) for name in targets]
         )
-
-    def admitting(self, tenant: str, principal: str, count: int = 1) -> AbstractAsyncContextManager[None]:
-        """Lets so many tasks in that are opened elsewhere, or here later as `charged`.
-
-        Raises:
-            TooManyRequests: when it is entered; whoever asks may not have more done now.
-        """
-        said = Message(message_id="", role=Role.USER, parts=())
-        order = DispatchOrder(tenant=tenant, principal=principal, message=said)
-        return self._admitted(order, count) or nullcontext()
 
     def _targets(self, order: DispatchOrder) -> tuple[str, ...]:
         standings = self._fleet.with_skill(order.tenant, order.skill) if ALL in order.targets else ()
