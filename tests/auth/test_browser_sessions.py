@@ -9,6 +9,7 @@ import pytest
 
 from trunkline.auth.browser_sessions import (
     COOKIE,
+    ENDED_OF_KEY,
     KIND,
     LASTS_S,
     BrowserSessions,
@@ -143,6 +144,47 @@ def test_one_that_is_ended_is_over_at_every_process_and_is_forgotten_in_time() -
         office.now += LASTS_S * 1000
         await office.sessions.end(office.begin())
         assert len(await office.store.docs.list("default", KIND)) == 1
+
+    at_office(work)
+
+
+def test_signing_in_and_out_without_end_leaves_a_bounded_number_behind() -> None:
+    async def work(office: Office) -> None:
+        made = await office.keys.create("ada", tenant="blue")
+        first, others = office.begin(made.token.encode()), office.begin()
+        elsewhere, identity = office.process()
+        most = 0
+        for _ in range(2 * ENDED_OF_KEY + 10):
+            headers = office.begin(made.token.encode())
+            assert office.name(headers) == "ada"
+            await office.sessions.end(headers)
+            assert office.name(headers) == ""
+            office.now += 1
+            most = max(
+                most, len(await office.store.docs.list("blue", KIND)), len(office.sessions.mirror.documents)
+            )
+        assert most == ENDED_OF_KEY + 1
+        # Those of this key that were begun before are over with them, at every process; others go on.
+        await elsewhere.mirror.refresh()
+        with pytest.raises(Unauthenticated):
+            identity.known(first)
+        assert identity.known(others) is not None
+        assert office.name(office.begin(made.token.encode())) == "ada"
+
+    at_office(work)
+
+
+def test_what_is_over_is_forgotten_bit_by_bit() -> None:
+    async def work(office: Office) -> None:
+        for number in range(3):
+            made = await office.keys.create(f"ada-{number}", tenant="blue")
+            for _ in range(ENDED_OF_KEY):
+                await office.sessions.end(office.begin(made.token.encode()))
+        office.now += LASTS_S * 1000
+        for _ in range(3):
+            await office.sessions.end(office.begin())
+        assert await office.store.docs.list("blue", KIND) == []
+        assert len(office.sessions.mirror.documents) == 3
 
     at_office(work)
 

@@ -25,7 +25,11 @@ COOKIE = b"trunkline_session"
 KIND = "ended-session"
 LASTS_S = 12 * 3600
 _ABOUT = "session of a browser"
+# Between the key in the id of a session and what is the session's own.
+_OF_KEY = "."
 _FORGOTTEN_AT_ONCE = 100
+# As many sessions of one key are ended one by one; the next ends all that were begun with it.
+ENDED_OF_KEY = 100
 
 
 class _SealedSession(Struct, frozen=True, array_like=True):
@@ -63,7 +67,9 @@ class BrowserSessions:
         self._keys.find(token)
         if self._vault is None:
             raise UnsupportedOperation("signing in needs the setting secret_key on this store")
-        session = _SealedSession(f"{random_bits(96):024x}", *proof_of(token), self._now() + LASTS_S * 1000)
+        key_id, digest = proof_of(token)
+        session_id = f"{digest[:8].hex()}{_OF_KEY}{random_bits(96):024x}"
+        session = _SealedSession(session_id, key_id, digest, self._now() + LASTS_S * 1000)
         return self._vault.seal_token(msgspec.json.encode(session).decode(), _ABOUT)
 
     def find(self, headers: Mapping[bytes, bytes]) -> Principal | None:
@@ -93,18 +99,28 @@ class BrowserSessions:
             StoreError: it was not written.
         """
         session = self._read(session_cookie(headers))
-        whose = self._whose(session)
-        if session is None or whose is None:
-            return
-        now = self._now()
-        over = [key for key, ended in self.mirror.documents.items() if ended.value <= now]
-        for tenant, doc_id in over[:_FORGOTTEN_AT_ONCE]:
-            await self._docs.delete(tenant, KIND, doc_id)
-        body = msgspec.json.encode(session.until)
-        try:
-            await self.mirror.put(whose.tenant, session.id, body, expected_rev=0)
-        except Conflict:
-            # Somebody else has ended it in the same moment.
+        while session is not None and (whose := self._whose(session)) is not None:
+            try:
+                await self._end(whose.tenant, session)
+            except Conflict:
+                # Somebody else ends one in the same moment.
+                await self.mirror.refresh()
+
+    async def _end(self, tenant: str, session: _SealedSession) -> None:
+        now, documents = self._now(), self.mirror.documents
+        useless = [key for key, ended in documents.items() if ended.value <= now][:_FORGOTTEN_AT_ONCE]
+        doc_id, until = session.id, session.until
+        of_key = doc_id.partition(_OF_KEY)[0]
+        own = [key for key in documents if key[0] == tenant and key[1].startswith(of_key + _OF_KEY)]
+        if len(own) >= ENDED_OF_KEY:
+            doc_id, until = of_key, now + LASTS_S * 1000
+            useless += own
+        known = documents.get((tenant, doc_id))
+        rev = 0 if known is None else known.rev
+        await self.mirror.put(tenant, doc_id, msgspec.json.encode(until), expected_rev=rev)
+        for whose, over in useless:
+            await self._docs.delete(whose, KIND, over)
+        if useless:
             await self.mirror.refresh()
 
     def _read(self, value: str) -> _SealedSession | None:
@@ -118,8 +134,11 @@ class BrowserSessions:
         if session is None or session.until <= self._now():
             return None
         whose = self._keys.whose((session.key_id, session.digest))
-        ended = whose is not None and (whose.tenant, session.id) in self.mirror.documents
-        return None if ended else whose
+        if whose is None:
+            return None
+        of_key = session.id.partition(_OF_KEY)[0]
+        found = [self.mirror.documents.get((whose.tenant, one)) for one in (session.id, of_key)]
+        return None if any([one is not None and session.until <= one.value for one in found]) else whose
 
 
 def cookie_name(headers: Mapping[bytes, bytes]) -> bytes:
