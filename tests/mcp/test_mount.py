@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -12,7 +13,10 @@ from tests.bridge.agents import planner
 from tests.conformance.wire.routes import Ask, ask
 from tests.mcp.test_http_server import ACCEPT
 from trunkline.config import Settings, load
+from trunkline.errors import CallFailed
+from trunkline.mcp.manifest import read_manifest
 from trunkline.mcp.protected_resource import challenge, metadata_of
+from trunkline.mcp.servers import McpServers
 
 HEADERS = tuple((name.encode(), value.encode()) for name, value in ACCEPT.items())
 
@@ -32,6 +36,39 @@ def test_a_host_without_the_library_serves_and_names_the_extra(monkeypatch: pyte
     answer = asyncio.run(asyncio.wait_for(main(), 60))
     assert 400 <= answer.status < 500
     assert b"pip install 'trunkline[mcp]'" in answer.body
+
+
+class Finders:
+    """Notes in which thread each module is looked for; it finds none itself."""
+
+    def __init__(self) -> None:
+        self.threads: dict[str, int] = {}
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        self.threads[name] = threading.get_ident()
+
+
+def test_nobody_waits_while_the_library_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_server", "session"):
+        monkeypatch.delitem(sys.modules, f"trunkline.mcp.{name}", raising=False)
+    finders = Finders()
+    monkeypatch.setattr(sys, "meta_path", [finders, *sys.meta_path])
+
+    async def main() -> list[int]:
+        app = planner().asgi()
+        async with app.lifespan():
+            answers = await asyncio.gather(
+                *[ask(app, Ask("mcp", "POST", "/mcp", b"{}", HEADERS)) for _ in range(3)]
+            )
+        servers = McpServers(read_manifest({"mcpServers": {"gone": {"command": "gone"}}}), allow=["gone"])
+        with pytest.raises(CallFailed):
+            await servers.call_tool("gone", "tool", {}, 60)
+        await servers.close()
+        return [one.status for one in answers]
+
+    assert asyncio.run(asyncio.wait_for(main(), 60)) == [400] * 3
+    used = [finders.threads[f"trunkline.mcp.{name}"] for name in ("http_server", "session")]
+    assert threading.get_ident() not in used
 
 
 @pytest.mark.parametrize(

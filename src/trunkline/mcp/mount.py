@@ -5,6 +5,7 @@ The library is the extra `mcp`; it is loaded when somebody first asks.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from trunkline.auth.principal import Scope as AuthScope
@@ -58,14 +59,13 @@ class McpMount(Mount):
         super().__init__(PREFIX, self._serve, routes, write_problem)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._server is None:
-            try:
-                from trunkline.mcp.http_server import McpHttpServer
-            except ModuleNotFoundError as error:
-                said = f"MCP needs {error.name} here: pip install 'trunkline[mcp]'"
-                raise UnsupportedOperation(said) from None
-            self._server = McpHttpServer(self._host, self.source)
-        await self._server(scope, receive, send)
+        server = self._server
+        if server is None:
+            # In a thread: the library takes a second to load, and all others would wait for that.
+            make = await asyncio.to_thread(_server_class)
+            # Who asked in the same moment may have been faster.
+            server = self._server = self._server or make(self._host, self.source)
+        await server(scope, receive, send)
 
     def refusal_headers(self, exchange: Exchange, refused: Refused) -> Headers:
         """Where a client of MCP reads whose tokens open this, beside the refusal of one without."""
@@ -79,6 +79,15 @@ class McpMount(Mount):
         server, self._server = self._server, None
         if server is not None:
             await server.close()
+
+
+def _server_class() -> type[McpHttpServer]:
+    try:
+        from trunkline.mcp.http_server import McpHttpServer
+    except ModuleNotFoundError as error:
+        said = f"MCP needs {error.name} here: pip install 'trunkline[mcp]'"
+        raise UnsupportedOperation(said) from None
+    return McpHttpServer
 
 
 class MetadataMount(Mount):

@@ -133,20 +133,24 @@ class _ServerSession:
             if known is not None:
                 log.warning("mcp.server_restarted server=%s", server)
                 await known.close()
-            try:
-                # The library is the extra `mcp`, and takes a while to load.
-                from trunkline.mcp.session import McpSession
-
-                self._session = await McpSession.open(server, entry, folder)
-            except ModuleNotFoundError as error:
-                raise CallFailed(
-                    f"this needs {error.name}: pip install 'trunkline[mcp]'", code=CLIENT_ERROR
-                ) from None
+            # In a thread: the library takes a while to load, and all others would wait for that.
+            self._session = await (await asyncio.to_thread(_session_class)).open(server, entry, folder)
             return self._session
 
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
+
+
+def _session_class() -> type[McpSession]:
+    # The library is the extra `mcp`.
+    try:
+        from trunkline.mcp.session import McpSession
+    except ModuleNotFoundError as error:
+        raise CallFailed(
+            f"this needs {error.name}: pip install 'trunkline[mcp]'", code=CLIENT_ERROR
+        ) from None
+    return McpSession
 
 
 def _result(found: dict[str, Any], what: str) -> dict[str, Any]:
