@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.gateway.model.hub import opened, run
+from tests.gateway.model.hub import Caller, opened, run
 from tests.harness import Agent
 from tests.hub.remote_agents import RemoteAgent, RemoteAgents, until
 from tests.hub.test_hub import HubProcess
 from tests.sample import at_most
+from trunkline.hub import carried
 from trunkline.mock.serve import BackgroundServer
 from trunkline.run.runner import Runner
 
 AGENTS = 100
 CROWD = 1000
+NAMES = [f"n{place}" for place in range(20)]
 ECHO = """
 from trunkline import Agent, Turn
 
@@ -80,6 +83,50 @@ def test_cards_that_come_in_do_not_have_all_agents_carried_anew(
             assert times[0] <= 3
 
     with BackgroundServer(RemoteAgents(*agents)) as url:
+        run(whole(url))
+
+
+def test_names_that_come_and_go_without_a_task_leave_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carried, "_GONE_LIMIT", 3)
+
+    async def whole(url: str) -> None:
+        async with opened(tmp_path, "agents: []", key="operators-key-1") as caller:
+            store = caller.hub.host.store
+            other = await caller.tenant("other")
+
+            async def add(who: Caller, name: str) -> None:
+                assert (await who("POST /api/agents", {"name": name, "url": f"{url}/a"}))[0] == 200
+                await who.ready(name)
+
+            async def remove(who: Caller, name: str) -> None:
+                assert (await who(f"DELETE /api/agents/{name}"))[0] in (200, 204)
+
+            await add(caller, "worked")
+            assert (await caller.say("worked", "quick"))["status"]["state"] == "TASK_STATE_COMPLETED"
+            await remove(caller, "worked")
+            # Another tenant still has one of this name.
+            await add(other, "n0")
+            for name in NAMES:
+                await add(caller, name)
+                await remove(caller, name)
+            await add(caller, "last")
+            async with asyncio.timeout(30):
+                names: set[str] = set()
+                while "last" not in names or len(names & set(NAMES)) > 5:
+                    (names,) = [{*node.agents} for node in await store.nodes.list()]
+                    caller.hub.carried.renew()
+                    await asyncio.sleep(0.01)
+            assert {"worked", "n0", "last"} <= names
+            journals = {one.id for one in await store.docs.list("default", "journal")}
+            assert len(journals & {f"agent:{name}" for name in NAMES}) <= 5
+            # Who comes back is carried as before, and so is who never went.
+            await add(caller, "n7")
+            for who, name in ((caller, "n7"), (other, "n0")):
+                assert (await who.say(name, "quick"))["status"]["state"] == "TASK_STATE_COMPLETED"
+
+    with BackgroundServer(RemoteAgents(RemoteAgent("a", streaming=True))) as url:
         run(whole(url))
 
 

@@ -24,6 +24,7 @@ from trunkline.fleet.catalogue.entry_reader import is_path
 from trunkline.fleet.catalogue.listed import CardFacts, Listed
 from trunkline.fleet.catalogue.model_entry import MODEL_ENTRY, ModelEntry
 from trunkline.fleet.journal import KIND as JOURNAL_KIND
+from trunkline.fleet.journal import Journals
 from trunkline.hosting import ExecutorFactory, SiteFactory, check_agents
 from trunkline.hub.agent_cards import card_of
 from trunkline.log.events import Stepped
@@ -36,6 +37,7 @@ from trunkline.run.runner import Runner
 from trunkline.server.encoding import EncodedOperations
 from trunkline.server.operations import OpenTask
 from trunkline.server.site import Site
+from trunkline.store.records import Where
 from trunkline.wire.card import Card, Extension, card_v1
 from trunkline.wire.peer_card import read_card
 
@@ -48,6 +50,9 @@ log = logging.getLogger("trunkline.hub")
 _LOOK_S = 5.0
 _SITES_LIMIT = 1024
 _OF_AGENT = "agent:"
+# So many agents of tenants are carried on that are gone, whatever became of their tasks; beyond that, those
+# of which a task is left. So many are looked at together.
+_GONE_LIMIT, _LOOKED_AT = 1000, 20
 # Frames of what imports an agent, rather than of the agent.
 _OURS = (str(Path(__file__).parents[1]), str(Path(importlib.__file__).parent), "<frozen importlib")
 
@@ -135,8 +140,9 @@ class CarriedAgents:
         # By name and kind: tenants may have agents of one name and of different kinds.
         self._hosted: dict[str, dict[Kind, list[HostedAgent]]] = {}
         self._executors = replace(executors, local=AgentNames(self._hosted), lacks=self._lacks)
-        # What the entries are, or were when they went.
+        # What the entries are, or were when they went; and those of tenants that went, the first one first.
         self._kinds: dict[Key, Kind] = {}
+        self._gone: dict[Key, None] = {}
         self._imported: dict[str, str] = {}
         # What the skills of an agent in Python emit and change, by its name.
         self._declared: dict[str, tuple[Extension, ...]] = {}
@@ -185,7 +191,8 @@ class CarriedAgents:
             StoreError: the store does not answer.
         """
         self._former = await self._found_former()
-        await self._carry(self._catalogue.entries(), await self._left())
+        self._unlisted = await self._left()
+        await self._carry(self._catalogue.entries(), self._unlisted)
 
     async def follow(self) -> None:
         """Carry what is listed whenever that changes, for ever."""
@@ -215,14 +222,17 @@ class CarriedAgents:
         """
         noted, self._waiting = self._waiting, {}
         if any([whose == OF_FILES for whose, _ in noted]):
-            return self._catalogue.entries()
+            return {**noted, **self._catalogue.entries()}
         return {**noted, **{key: None for key, kind in self._kinds.items() if kind != "peer"}}
 
     async def _carry(self, keys: Iterable[Key], left: Mapping[str, Kind]) -> None:
         for key in keys:
             entry = self._catalogue.entry(key)
             if entry is None:
+                if key[0] != OF_FILES:
+                    self._gone[key] = None
                 continue
+            self._gone.pop(key, None)
             self._kinds[key] = entry.kind
             if key[0] != OF_FILES and self._catalogue.is_reserved(entry.name):
                 self._catalogue.fail(key, f"another agent that this hub runs is called {entry.name!r}")
@@ -239,10 +249,34 @@ class CarriedAgents:
                 await self._follow_model(name)
             else:
                 self._carry_peer(name)
+        await self._drop_gone()
         hosted = [one for kinds in self._hosted.values() for some in kinds.values() for one in some]
         former = tuple([each for name in self._former if name not in self._hosted for each in _names(name)])
         kept = [(former, self._settings.kept_s)] if former else []
         await self._runner.carry([self._first, *self._beside, *hosted], kept)
+
+    async def _drop_gone(self) -> None:
+        """Forget agents of tenants that went, the first ones first, where no task of theirs is left.
+
+        Whoever announces ever new names would have them kept for good otherwise, here and in the store.
+        """
+        store = self._runner.tasks.store
+        for key in [*self._gone][:-_GONE_LIMIT][:_LOOKED_AT]:
+            tenant, name = key
+            has_tasks = (await store.heads.list(tenant, Where(agents=_names(name)), size=1)).heads
+            if self._catalogue.entry(key) is not None:
+                # It is back, and is carried with the next change.
+                continue
+            del self._gone[key]
+            if has_tasks:
+                self._gone[key] = None
+                continue
+            for known in (self._kinds, self._workflows, self._models):
+                known.pop(key, None)
+            if name not in self._unlisted and not any([other == name for _, other in self._kinds]):
+                self._hosted.pop(name, None)
+                self._operations.pop(name, None)
+            await Journals(store.docs).forget(tenant, _OF_AGENT + name)
 
     def _is_kind(self, name: str, kind: Kind, tenant: str) -> bool:
         """Whether a tenant's agent of a name is of a kind, or was when it went, or may be if nobody knows."""
