@@ -27,6 +27,12 @@ def test_what_a_card_says() -> None:
     assert "https://a.example" in odd.note
 
 
+@pytest.mark.parametrize("version", ["9\nstate: ready", "9" * 5000, "9\x1b[2J"])
+def test_a_version_of_the_protocol_that_is_none_is_left_out(version: str) -> None:
+    raw = {**card("a", "draft"), "protocolVersion": version}
+    assert facts_of(read_card(json.dumps(raw).encode()), "https://a.example/", 7).versions == ()
+
+
 @pytest.mark.parametrize("url", ["http://[::1", "http://\u2100.example/", "http://[x]y/a2a"])
 def test_an_address_on_a_card_that_cannot_be_read_is_told_as_another_one(url: str) -> None:
     found = facts_of(read_card(json.dumps(card("a", "draft", url=url)).encode()), "https://a.example/", 7)

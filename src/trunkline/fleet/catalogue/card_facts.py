@@ -15,7 +15,7 @@ from trunkline.wire.card import Skill, plain_name, plain_prose
 from trunkline.wire.peer_card import PeerCard
 
 _FIRST_PAUSE_S = 2.0
-_TEXT, _SKILLS, _TAGS = 4096, 1000, 64
+_TEXT, _SKILLS, _TAGS, _VERSION = 4096, 1000, 64, 32
 # What is kept of a card: that of its skills, and that of all else.
 _SKILL_BYTES, _CARD_BYTES = 256 << 10, 64 << 10
 
@@ -53,7 +53,8 @@ def facts_of(card: PeerCard, url: str, at: int) -> CardFacts:
         for one in card.skills[:_SKILLS]
         if one.id and len(one.id) <= _TEXT and one.id.isprintable()
     }
-    versions = {".".join((one.words or one.version).split(".")[:2]) for one in card.interfaces} - {""}
+    named = {".".join((one.words or one.version).split(".")[:2]) for one in card.interfaces}
+    versions = [one for one in named if one and len(one) <= _VERSION and one.isprintable()]
     return CardFacts(
         at=at,
         description=plain_prose(card.description)[:_TEXT],
