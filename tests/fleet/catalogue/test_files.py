@@ -210,6 +210,7 @@ def test_agents_elsewhere_by_name_in_json(tmp_path: Path) -> None:
         ' "three": {"url": "https://three.example", "auth": {"type": "digest", "token": "s3cret"}},'
         ' "login": {"url": "https://login.example", "auth": {"type": "oauth2", "token_env": "TOKEN",'
         ' "tokenUrl": "https://login.example/token", "clientId": "me"}},'
+        ' "ours": {"url": "https://ours.example", "auth": {"scheme": "apiKey", "credentialsEnv": "TOKEN"}},'
         ' "unset": {"url": "https://five.example", "auth": {"token_env": "NOWHERE"}},'
         ' "wrong": {"url": "https://six.example", "auth": {"token_env": "TOKEN", "tokenEnv": "TOKEN"}},'
         ' "four": {}}}',
@@ -224,6 +225,9 @@ def test_agents_elsewhere_by_name_in_json(tmp_path: Path) -> None:
     assert at.entries["unset"].fault.endswith("auth.token_env: the variable NOWHERE is not set")
     assert at.entries["unset"].peer is None
     assert "auth.tokenEnv" in at.entries["wrong"].fault
+    # Members that are called as in `agents.yaml` are not passed over.
+    ours = at.entries["ours"].peer
+    assert ours is not None and (ours.api_key_env, ours.bearer_env) == ("TOKEN", "")
     login = at.entries["login"].peer
     assert login is not None and login.login is not None and login.login.client_id == "me"
     assert "a2a_agents.json" in four.fault

@@ -216,7 +216,7 @@ def _from_remote(name: str, raw: object) -> object:
         return {**rest, "headers": {"Authorization": f"Bearer {token}"}}
     others = {name: value for name, value in shown.items() if name not in ("type", "token", "token_env")}
     named = {"scheme": shown.get("type", "bearer"), "credentialsEnv": shown.get("token_env", "")}
-    return {**rest, "auth": {**others, **named}}
+    return {**rest, "auth": {**named, **others}}
 
 
 def merged(parsed: Mapping[str, list[Entry]], faults: Mapping[str, str]) -> list[Entry]:
