@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -18,23 +19,25 @@ from trunkline.store.records import Where
 LOOK = 200
 # A page ends with the item that makes it this large.
 PAGE_BYTES = 1 << 20
-# Pages of a tenant that are read at once: each may hold as much as a task.
-LISTING = 4
+# Pages that are read at once, of a tenant and in all: each may hold as much as a task.
+LISTING, LISTING_IN_ALL = 4, 16
 
 
 class TenantTurns:
-    """So many turns at once for each tenant: whoever asks for a thousand waits behind itself alone."""
+    """Turns to read a page: whoever asks for a thousand waits behind itself, and holds up no other tenant."""
 
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+    def __init__(self) -> None:
+        self._of_tenant: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._in_all = asyncio.Semaphore(LISTING_IN_ALL)
 
-    def of(self, tenant: str) -> asyncio.Semaphore:
-        """The turns of a tenant."""
-        found = self._turns.get(tenant)
+    @asynccontextmanager
+    async def of(self, tenant: str) -> AsyncGenerator[None]:
+        """One of a tenant's turns, when it comes."""
+        found = self._of_tenant.get(tenant)
         if found is None:
-            found = self._turns[tenant] = asyncio.Semaphore(self._count)
-        return found
+            found = self._of_tenant[tenant] = asyncio.Semaphore(LISTING)
+        async with found, self._in_all:
+            yield
 
 
 class TaskLists:
@@ -42,7 +45,7 @@ class TaskLists:
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
-        self._listing = TenantTurns(LISTING)
+        self._listing = TenantTurns()
 
     async def page(
         self,

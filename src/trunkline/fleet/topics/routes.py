@@ -13,7 +13,7 @@ from trunkline.auth.principal import Scope as AuthScope
 from trunkline.errors import StoreError, TooManyRequests
 from trunkline.fleet.call import ApiCall, ApiQuery, ApiStruct
 from trunkline.fleet.route import api_route
-from trunkline.fleet.task_lists import LISTING, PAGE_BYTES, TenantTurns
+from trunkline.fleet.task_lists import PAGE_BYTES, TenantTurns
 from trunkline.fleet.topics.frame_writers import SseWriter, WebSocketWriter
 from trunkline.fleet.topics.names import NAME_SIZE, named_task
 from trunkline.fleet.topics.patterns import REST, read_pattern
@@ -66,7 +66,7 @@ class TopicApi:
         self._keep_alive_s = keep_alive_s
         self._source = TopicSource(self._log, self._answer, origin)
         self._subscribers: Counter[str] = Counter()
-        self._reading = TenantTurns(LISTING)
+        self._reading = TenantTurns()
 
     @api_route("GET /bus/subscribe", AuthScope.ADMIN, stream="subscribe")
     async def check(self, asked: TopicQuery) -> None:
