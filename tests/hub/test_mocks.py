@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2
@@ -66,6 +70,35 @@ def test_mocks_that_die_are_started_again_and_know_their_tasks(tmp_path: Path) -
         again = until(lambda: _send(url, task["id"]))
         assert again["artifacts"][0]["parts"][0]["text"] == "the red one"
         agent.close()
+
+
+def test_mocks_that_are_started_again_while_the_hub_ends_end_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "mocks.yaml"
+    script.write_text(ONE)
+    process = MockProcess(script, 0)
+    begin, begins, goes_on = MockProcess._begin, threading.Event(), threading.Event()  # pyright: ignore[reportPrivateUsage]
+    began: list[subprocess.Popen[bytes]] = []
+
+    def late(self: MockProcess) -> subprocess.Popen[bytes]:
+        begins.set()
+        assert goes_on.wait(30)
+        began.append(begin(self))
+        return began[0]
+
+    with ThreadPoolExecutor() as pool:
+        process.__enter__()
+        monkeypatch.setattr(MockProcess, "_begin", late)
+        os.kill(process.pid, signal.SIGKILL)
+        assert begins.wait(30)
+        ending = pool.submit(process.__exit__, None, None, None)
+        with contextlib.suppress(TimeoutError):
+            # It waits for the one that begins.
+            ending.result(0.5)
+        goes_on.set()
+        ending.result(30)
+    assert [one.poll() for one in began] == [0]
 
 
 def _send(url: str, task_id: str) -> dict[str, object] | None:

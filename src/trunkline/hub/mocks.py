@@ -47,6 +47,8 @@ class MockProcess:
         self._port = port
         self._keeps = keeps
         self._closing = threading.Event()
+        # Held by who has the next child begin, and by who wants no further one.
+        self._turn = threading.Lock()
 
     def __enter__(self) -> str:
         was_here = self._keeps and self._file.with_suffix(KEPT).exists()
@@ -71,15 +73,19 @@ class MockProcess:
             self._child.wait()
             if self._closing.wait(_PAUSE_S):
                 return
-            log.warning("mocks.restarted file=%s exit=%s", self._file, self._child.returncode)
-            dead, self._child = self._child, self._begin()
+            with self._turn:
+                if self._closing.is_set():
+                    return
+                log.warning("mocks.restarted file=%s exit=%s", self._file, self._child.returncode)
+                dead, self._child = self._child, self._begin()
             if dead.stdin is not None:
                 dead.stdin.close()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._closing.set()
+        with self._turn:
+            self._closing.set()
         if self._child.stdin is not None:
             self._child.stdin.close()
         try:
