@@ -355,3 +355,24 @@ def test_what_breaks_beside_the_requests_is_logged_and_begins_again(
         asyncio.run(keep_running(work, pause_s=0.0))
     assert len(tries) == 3
     assert [one.getMessage() for one in caplog.records] == ["background.failed again_s=0"] * 2
+
+
+def test_what_breaks_while_it_is_ended_does_not_begin_again() -> None:
+    begun: list[int] = []
+
+    async def work() -> None:
+        begun.append(len(begun))
+        if len(begun) == 1:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                raise ValueError("broken")
+
+    async def main() -> None:
+        working = asyncio.create_task(keep_running(work, pause_s=0.0))
+        await asyncio.sleep(0)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+    asyncio.run(main())
+    assert begun == [0]

@@ -353,8 +353,7 @@ class Host:
             self._assemble()
 
     async def _open(self) -> None:
-        address = self.settings.store
-        other = _serving.get(address)
+        other = _serving.get(address := self.settings.store)
         try:
             await self.store.open()
         except StoreInUse:
@@ -427,6 +426,8 @@ async def keep_running(work: Work, pause_s: float = 1.0) -> None:
             return await work()
         except Exception as error:  # noqa: BLE001 - logged; without it the host would lack a part and not know
             log.error("background.failed again_s=%g", pause_s, exc_info=error)
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise  # It was to end, and nobody would say so again.
         await asyncio.sleep(pause_s)
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
