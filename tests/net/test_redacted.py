@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import gc
+from collections.abc import AsyncIterator, Coroutine
 
 import pytest
 
@@ -60,3 +61,33 @@ def test_credentials_are_known_by_their_headers() -> None:
     assert credentials_in(sent) == [KEY, "other"]
     plain = RedactedResponse(Repeating(b""), "nobody says this")
     assert plain.headers["location"].endswith(KEY)
+
+
+def test_a_stream_that_is_left_leaves_nothing_to_be_closed() -> None:
+    class Streaming(Repeating):
+        def chunks(self, *, idle_s: float | None = None) -> AsyncIterator[bytes]:
+            return self
+
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            return self
+
+        async def __anext__(self) -> bytes:
+            return KEY.encode()
+
+    async def case() -> int:
+        made: list[asyncio.Task[object]] = []
+
+        def count(loop: asyncio.AbstractEventLoop, work: Coroutine[object, None, object]) -> object:
+            made.append(asyncio.Task(work, loop=loop))
+            return made[-1]
+
+        asyncio.get_running_loop().set_task_factory(count)  # type: ignore[arg-type]
+        pieces = redacted(Streaming(), KEY).chunks()
+        assert await anext(pieces) == b"***"
+        del pieces
+        gc.collect()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return len(made)
+
+    assert asyncio.run(case()) == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from trunkline.net.http import Headers, HttpResponse
 
@@ -65,10 +65,9 @@ class RedactedResponse:
         """See `HttpResponse`."""
         return self._without(await self._reply.read(limit, idle_s=idle_s))
 
-    async def chunks(self, *, idle_s: float | None = None) -> AsyncIterator[bytes]:
+    def chunks(self, *, idle_s: float | None = None) -> AsyncIterator[bytes]:
         """See `HttpResponse`."""
-        async for piece in self._reply.chunks(idle_s=idle_s):
-            yield self._without(piece)
+        return RedactedPieces(self._reply.chunks(idle_s=idle_s), self._without)
 
     async def close(self) -> None:
         """See `HttpResponse`."""
@@ -77,3 +76,22 @@ class RedactedResponse:
     def _without(self, body: bytes) -> bytes:
         text = self._text.encode()
         return body.replace(text, HIDDEN.encode()) if text in body else body
+
+
+class RedactedPieces:
+    """The pieces of such an answer.
+
+    No generator: most streams are left where their task ends, and asyncio makes a task to close each one.
+    """
+
+    __slots__ = ("_pieces", "_without")
+
+    def __init__(self, pieces: AsyncIterator[bytes], without: Callable[[bytes], bytes]) -> None:
+        self._pieces = pieces
+        self._without = without
+
+    def __aiter__(self) -> RedactedPieces:
+        return self
+
+    async def __anext__(self) -> bytes:
+        return self._without(await self._pieces.__anext__())
