@@ -260,3 +260,61 @@ def test_nothing_more_is_said_to_whom_is_let_in_no_longer() -> None:
         return [one.get("text", one.get("code")) for one in said]
 
     assert asyncio.run(case()) == ["before", 1008]
+
+
+def test_who_is_let_in_no_longer_is_cut_off_though_the_application_has_nothing_to_say() -> None:
+    async def case() -> list[Any]:
+        said, closed = list[Any](), asyncio.Event()
+
+        async def receive() -> Any:
+            await asyncio.Event().wait()
+
+        async def send(message: Any) -> None:
+            said.append(message)
+            closed.set()
+
+        async def wait(*_: Any) -> None:
+            await asyncio.Event().wait()
+
+        socket = MountedSocket(receive, send, 10, None)
+        running = asyncio.create_task(socket.run(wait, {}))
+        socket.cut()
+        async with asyncio.timeout(5):
+            await closed.wait()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        return said
+
+    assert asyncio.run(case()) == [{"type": "websocket.close", "code": 1008}]
+
+
+@pytest.mark.parametrize("rounds", range(5))
+def test_a_message_that_comes_when_an_application_gives_up_waiting_is_the_next_one(rounds: int) -> None:
+    async def case() -> list[str]:
+        arriving, heard = asyncio.Queue[Any](), list[str]()
+
+        async def send(message: Any) -> None:
+            raise AssertionError(message)
+
+        async def hear(scope: Any, receive: Any, send: Any) -> None:
+            del scope, send
+            waiting = asyncio.create_task(receive())
+            # It waits.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            for text in ("one", "two"):
+                arriving.put_nowait({"type": "websocket.receive", "text": text})
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+            waiting.cancel()
+            for found in await asyncio.gather(waiting, return_exceptions=True):
+                if isinstance(found, dict):
+                    heard.append(found["text"])
+            while len(heard) < 2:
+                heard.append((await receive())["text"])
+
+        async with asyncio.timeout(5):
+            await MountedSocket(arriving.get, send, 10, None).run(hear, {})
+        return heard
+
+    assert asyncio.run(case()) == ["one", "two"]

@@ -268,16 +268,23 @@ class MountedSocket(Struct, eq=False):
     _limit: int
     lasting: Lasting | None
     _left: asyncio.Event = field(default_factory=asyncio.Event)
+    # The next message; whoever gives up waiting for it leaves it to the next who waits.
+    _arriving: asyncio.Future[Scope] | None = None
 
     async def run(self, app: App, scope: Scope) -> None:
         """Have the application talk to its caller."""
+        closing = asyncio.ensure_future(self._close_when_cut())
         try:
             await app(scope, self._receive_bounded, self._send_on)
         except OSError:
             if not self._left.is_set():
                 raise
-        if self._left.is_set():
-            await self._close(_NOT_ALLOWED)
+        finally:
+            if self._arriving is not None:
+                self._arriving.cancel()
+            if not self._left.is_set():
+                closing.cancel()
+            await asyncio.wait({closing})
 
     def end(self) -> None:
         """The server itself closes its WebSockets when it goes down."""
@@ -285,6 +292,11 @@ class MountedSocket(Struct, eq=False):
     def cut(self) -> None:
         """Close the connection: its principal is no longer let in. Nobody waits for a slow reader."""
         self._left.set()
+
+    async def _close_when_cut(self) -> None:
+        # Beside the application: that may wait for hours, and for something else than its caller.
+        await self._left.wait()
+        await self._close(_NOT_ALLOWED)
 
     async def _close(self, code: int) -> None:
         with contextlib.suppress(OSError, TimeoutError, RuntimeError):
@@ -297,15 +309,15 @@ class MountedSocket(Struct, eq=False):
         await self._send(message)
 
     async def _receive_bounded(self) -> Scope:
-        arriving: asyncio.Future[Scope] = asyncio.ensure_future(self._receive())
+        arriving = self._arriving = self._arriving or asyncio.ensure_future(self._receive())
         left = asyncio.ensure_future(self._left.wait())
         try:
             await asyncio.wait((arriving, left), return_when=asyncio.FIRST_COMPLETED)
         finally:
             left.cancel()
-            arriving.cancel()
         if self._left.is_set():
             return {"type": "websocket.disconnect", "code": _NOT_ALLOWED}
+        self._arriving = None
         message = await arriving
         if message["type"] == "websocket.receive":
             size = len(message.get("bytes") or b"") or len((message.get("text") or "").encode())
