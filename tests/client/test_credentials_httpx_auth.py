@@ -34,6 +34,21 @@ def test_a_login_of_httpx() -> None:
     assert asked.headers["x-one"] == "a"
 
 
+def test_what_a_flow_shows_is_not_read_where_it_is_repeated() -> None:
+    async def main() -> bytes:
+        web = Web(
+            {"https://agent.example/a2a": lambda asked: Page(403, asked.headers["authorization"].encode())}
+        )
+        reply = await HttpxAuth(httpx2.BasicAuth("me", "word")).send_authorized(REQUEST, web)
+        try:
+            return await reply.read(100)
+        finally:
+            await reply.close()
+            await web.close()
+
+    assert asyncio.run(main()) == b"Basic ***"
+
+
 def test_a_challenge_of_httpx() -> None:
     def page(asked: Asked) -> Page:
         if "authorization" in asked.headers:

@@ -327,7 +327,8 @@ class HttpxAuth:
         try:
             asked = next(flow)
             for _ in range(STEPS):
-                reply = await http_client.open(_request(asked, request))
+                sent = _request(asked, request)
+                reply = redacted(await http_client.open(sent), *credentials_in(sent.headers))
                 headers = Fields(reply.headers)
                 seen = SimpleNamespace(status_code=reply.status, headers=headers, request=asked, cookies={})
                 try:
