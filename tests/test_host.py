@@ -19,7 +19,7 @@ import trunkline
 from tests.harness import SECRET, V1, ServerProcess
 from tests.harness import Agent as Caller
 from trunkline import Agent, Misuse
-from trunkline.host import Host, keep_running
+from trunkline.host import Host
 from trunkline.wire.read import read_send
 
 
@@ -339,40 +339,3 @@ def test_the_agents_of_a_host_are_in_the_log_of_their_tasks(here: Path) -> None:
             return found
 
     assert asyncio.run(main()) == ["one", "zwei"]
-
-
-def test_what_breaks_beside_the_requests_is_logged_and_begins_again(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    tries: list[int] = []
-
-    async def work() -> None:
-        tries.append(len(tries))
-        if len(tries) < 3:
-            raise ValueError("broken")
-
-    with caplog.at_level("ERROR", "trunkline"):
-        asyncio.run(keep_running(work, pause_s=0.0))
-    assert len(tries) == 3
-    assert [one.getMessage() for one in caplog.records] == ["background.failed again_s=0"] * 2
-
-
-def test_what_breaks_while_it_is_ended_does_not_begin_again() -> None:
-    begun: list[int] = []
-
-    async def work() -> None:
-        begun.append(len(begun))
-        if len(begun) == 1:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                raise ValueError("broken")
-
-    async def main() -> None:
-        working = asyncio.create_task(keep_running(work, pause_s=0.0))
-        await asyncio.sleep(0)
-        working.cancel()
-        await asyncio.gather(working, return_exceptions=True)
-
-    asyncio.run(main())
-    assert begun == [0]

@@ -44,7 +44,7 @@ from trunkline.peer.callbacks import Callbacks, Following
 from trunkline.run.executor import Executor
 from trunkline.run.hops import Bounds
 from trunkline.run.limits import Quota
-from trunkline.run.node import HostedAgent, Limits
+from trunkline.run.node import BackgroundWork, HostedAgent, Limits, keep_running
 from trunkline.run.notifier import Notifier
 from trunkline.run.runner import Runner
 from trunkline.server.admin import Admin
@@ -60,9 +60,6 @@ from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import STATES
 
 log = logging.getLogger("trunkline")
-# What goes on beside the requests of a host, to be begun; and the longest pause before it begins again.
-Work = Callable[[], Coroutine[Any, Any, None]]
-LONGEST_PAUSE_S = 60.0
 _STATES: dict[Enum, str] = {state: plain_state(state) for state in STATES}
 # The hosts of this process that have their store open, by its address.
 _serving: WeakValueDictionary[str, Host] = WeakValueDictionary()
@@ -84,7 +81,7 @@ class HostedFleet(FleetSites, Protocol):
         """The keys that open the hub, and who is known by them, by tokens or by neither."""
         ...
 
-    async def start(self) -> list[Work]:
+    async def start(self) -> list[BackgroundWork]:
         """Begin, once the store is open and the runner at work; gives what goes on beside it."""
         ...
 
@@ -383,7 +380,7 @@ class Host:
             log.warning("push.off reason=setting pending=yes fix=push")
         await self.runner.start()
         self._started = True
-        beside: list[Work] = [self.streams.watch, self.mounts.watch, self.announcement.run]
+        beside: list[BackgroundWork] = [self.streams.watch, self.mounts.watch, self.announcement.run]
         if self._fleet is not None:
             beside += await self._fleet.start()
         if self.store.shared:
@@ -417,19 +414,6 @@ class Host:
         self.drain()
         if self._ending is not None:
             await self._ending
-
-
-async def keep_running(work: Work, pause_s: float = 1.0) -> None:
-    """Run what goes on beside the requests; where it breaks, that is logged and it begins again."""
-    while True:
-        try:
-            return await work()
-        except Exception as error:  # noqa: BLE001 - logged; without it the host would lack a part and not know
-            log.error("background.failed again_s=%g", pause_s, exc_info=error)
-            if (task := asyncio.current_task()) is not None and task.cancelling():
-                raise  # It was to end, and nobody would say so again.
-        await asyncio.sleep(pause_s)
-        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
 class Application:

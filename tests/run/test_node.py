@@ -11,7 +11,7 @@ from trunkline.log.events import Submitted
 from trunkline.run import retention
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.feed import Feed
-from trunkline.run.node import HostedAgent
+from trunkline.run.node import HostedAgent, keep_running
 from trunkline.wire.types import SendRequest, TaskState
 
 
@@ -118,3 +118,40 @@ def test_ended_tasks_of_an_agent_that_came_are_forgotten(monkeypatch: pytest.Mon
                 await asyncio.sleep(0.001)
 
     run(case())
+
+
+def test_what_breaks_beside_the_requests_is_logged_and_begins_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tries: list[int] = []
+
+    async def work() -> None:
+        tries.append(len(tries))
+        if len(tries) < 3:
+            raise ValueError("broken")
+
+    with caplog.at_level("ERROR", "trunkline"):
+        asyncio.run(keep_running(work, first_pause_s=0.0))
+    assert len(tries) == 3
+    assert [one.getMessage() for one in caplog.records] == ["background.failed again_s=0"] * 2
+
+
+def test_what_breaks_while_it_is_ended_does_not_begin_again() -> None:
+    begun: list[int] = []
+
+    async def work() -> None:
+        begun.append(len(begun))
+        if len(begun) == 1:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                raise ValueError("broken")
+
+    async def main() -> None:
+        working = asyncio.create_task(keep_running(work, first_pause_s=0.0))
+        await asyncio.sleep(0)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+    asyncio.run(main())
+    assert begun == [0]

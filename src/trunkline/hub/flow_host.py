@@ -10,10 +10,11 @@ from trunkline.auth.keys import Keyring
 from trunkline.auth.principal import ANONYMOUS
 from trunkline.config import Settings
 from trunkline.flow.operator import OperatorConfig
-from trunkline.host import Host, Work
+from trunkline.host import Host
 from trunkline.hub.flows import HostFlows
 from trunkline.hub.front import RefusedWork
 from trunkline.run.executor import Executor
+from trunkline.run.node import BackgroundWork
 from trunkline.server.card import Cards
 from trunkline.server.site import Site
 from trunkline.wire.card import Card
@@ -81,7 +82,7 @@ class FlowHost:
         del tenant
         return self._site.cards
 
-    async def start(self) -> list[Work]:
+    async def start(self) -> list[BackgroundWork]:
         """Carry the runs."""
         self.flows.tell()
         await self._runner.carry([self._runner.agent(self._runner.origin), self._runs])

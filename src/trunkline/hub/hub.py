@@ -41,7 +41,7 @@ from trunkline.gateway.model.folder import FILES, TenantFolder
 from trunkline.gateway.mounts import tenant_mounts
 from trunkline.gateway.quotas import Quotas
 from trunkline.gateway.tenants import NO_QUOTA, TenantQuota
-from trunkline.host import Host, Work
+from trunkline.host import Host
 from trunkline.http.asgi import Receive, Send
 from trunkline.http.asgi import Scope as AsgiScope
 from trunkline.hub.carried import CarriedAgents
@@ -54,6 +54,7 @@ from trunkline.mcp.manifest import FILE as MCP_FILE
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
 from trunkline.run.executor import Executor
+from trunkline.run.node import BackgroundWork
 from trunkline.server.card import Cards
 from trunkline.server.site import Site
 
@@ -349,7 +350,7 @@ class Hub:
         """The cards of the hub itself for a tenant; None is a caller that has not said who it is."""
         return self._front.cards(tenant)
 
-    async def start(self) -> list[Work]:
+    async def start(self) -> list[BackgroundWork]:
         """Carry the agents; gives what keeps them, the files and the keys up to date."""
         await self._tenants.start()
         await self._service.start()

@@ -16,10 +16,11 @@ from trunkline.gateway.closing import TenantClosing
 from trunkline.gateway.mounts import mounted_routes
 from trunkline.gateway.tenant_api import TenantApi
 from trunkline.gateway.tenants import Tenant, TenantBook, TenantQuota, TenantSettings, filled
-from trunkline.host import Host, Work
+from trunkline.host import Host
 from trunkline.http.asgi import Receive, Send
 from trunkline.http.asgi import Scope as AsgiScope
 from trunkline.net.egress import Egress
+from trunkline.run.node import BackgroundWork
 from trunkline.store.mirror import Mirror
 
 
@@ -127,7 +128,7 @@ class Tenants:
         """
         await self.book.mirror.refresh()
 
-    def work(self) -> list[Work]:
+    def work(self) -> list[BackgroundWork]:
         """The background work beside the host."""
         follow = [self.book.mirror.follow] if self._host.store.shared else []
         return [self._closing.run, *follow]

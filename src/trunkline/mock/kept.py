@@ -83,8 +83,6 @@ class KeptTasks:
         except msgspec.DecodeError:
             # The last line of a process that was killed, or one of another version.
             log.info("mock.unread file=%s", self._file)
-            # What is written next may not end that line: the file is made anew first.
-            self._written = LIMIT * _TIMES
 
     def _add(self, task_id: str, line: bytes) -> None:
         self._written += 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -22,6 +23,9 @@ from trunkline.store.base import Store
 from trunkline.wire.types import Message, Part, Role, TaskState
 
 log = logging.getLogger("trunkline.run")
+# What goes on beside the requests of a process, to be begun; and the longest pause before it begins again.
+BackgroundWork = Callable[[], Coroutine[Any, Any, None]]
+LONGEST_PAUSE_S = 60.0
 
 
 class Limits(Struct, frozen=True):
@@ -187,3 +191,21 @@ def error_of(task: asyncio.Task[None]) -> BaseException | None:
         # Asked all the same: until then a task keeps what cancelled it, which leads back to whoever holds
         # the task, a circle that stays until somebody collects garbage.
         return None
+
+
+async def keep_running(work: BackgroundWork, first_pause_s: float = 1.0) -> None:
+    """Run what goes on beside the requests; where it breaks, that is logged and it begins again."""
+    loop, pause_s = asyncio.get_running_loop(), first_pause_s
+    while True:
+        began = loop.time()
+        try:
+            return await work()
+        except Exception as error:  # noqa: BLE001 - logged; without it the process would lack a part and not know
+            if loop.time() - began > LONGEST_PAUSE_S:
+                # It went well for a while: this is another trouble.
+                pause_s = first_pause_s
+            log.error("background.failed again_s=%g", pause_s, exc_info=error)
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise  # It was to end, and nobody would say so again.
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
