@@ -132,8 +132,6 @@ def test_a_file_of_tasks_is_bounded_and_a_torn_line_costs_nothing(
     tasks.write("one", Playback("later", "context", print))
     assert [one.id for one in KeptTasks(file).playbacks("one", print)] == ["task-38", "task-39", "later"]
     assert KeptTasks(file).playbacks("another", print) == []
-    KeptTasks(file).write("one", Playback("task-40", "context", print))
-    assert [one.id for one in KeptTasks(file).playbacks("one", print)] == ["task-38", "task-39", "task-40"]
 
 
 def test_where_nothing_can_be_written_mocks_serve_all_the_same(tmp_path: Path) -> None:
