@@ -17,6 +17,7 @@ from trunkline.http import mounts
 from trunkline.hub.hub import Hub
 from trunkline.net.http import HttpRequest
 from trunkline.net.in_process import InProcessHttpClient
+from trunkline.run import retention
 
 OPERATOR = (b"x-api-key", b"operators-key-1")
 AGENTS = "agents:\n  - {name: local, import: 'closing_agent:agent', tenants: all}\n"
@@ -39,8 +40,9 @@ def test_a_stream_hears_of_the_cancel_and_a_deleted_tenant_leaves_only_the_audit
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(closing, "LOOK_S", 0.05)
-    # However slow the machine is.
+    # However slow the machine is; and no round of the retention comes before the id is free.
     monkeypatch.setattr(identity, "LAST_S", 30.0)
+    monkeypatch.setattr(retention, "SHORTEST_S", 3600.0)
     (tmp_path / "agents.yaml").write_text(AGENTS)
     (tmp_path / "closing_agent.py").write_text(LOCAL)
     flags = {"store": "memory:", "keys": (OPERATOR[1].decode(),), "retention": 0.1, "log_level": "error"}
@@ -103,6 +105,8 @@ def test_a_stream_hears_of_the_cancel_and_a_deleted_tenant_leaves_only_the_audit
         assert [await said("GET", "/api/tasks", one) for one in (key, late)] == [401, 401]
         again = (b"x-api-key", made["token"].encode())
         assert (await said("GET", "/api/ceremonies", again))["items"] == []
+        assert (await said("GET", "/api/tasks", again))["items"] == []
+        assert await said("GET", f"/api/tasks/{found[0]['taskId']}", again) == 404
 
     async def whole() -> None:
         async with asyncio.timeout(60), hub.host.lifespan():

@@ -89,7 +89,11 @@ class TenantClosing:
         if not tenant.deleted_at or not await self._release(tenant.id):
             return
         now = await self._store.clock.now()
-        if self._kept_ms and now >= tenant.deleted_at + self._kept_ms:
+        if (
+            self._kept_ms
+            and now >= tenant.deleted_at + self._kept_ms
+            and await self._forget_tasks(tenant.id, now)
+        ):
             await self._purge(tenant.id)
 
     async def _cancel(self, tenant: str, task_id: str) -> bool:
@@ -99,6 +103,13 @@ class TenantClosing:
         with suppress(Refused):
             await self._runner.cancel(feed, BY)
         return feed.state.over
+
+    async def _forget_tasks(self, tenant: str, now: int) -> bool:
+        """Forget the ended tasks of a tenant, of whatever agents; gives whether none is left."""
+        await self._store.maintenance.prune(now, tenant=tenant)
+        self._runner.tasks.forget_of(tenant, now)
+        # One that cannot be cancelled is left, and one of whose end somebody is still to be told.
+        return not (await self._store.heads.list(tenant, Where(), size=1)).heads
 
     async def _purge(self, tenant: str) -> None:
         """Remove what retention does not: documents and files of a tenant, and the last known of it."""
