@@ -13,12 +13,15 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.auth.issuing import JWKS, Net, Time, key, public, token, tokens
 from tests.harness import V1, Agent, ServerProcess, message, params
 from tests.hostile.sockets import flood, one, post, request
 from trunkline import Agent as Author
+from trunkline.auth.identity import ClosedTenants, Identity
+from trunkline.auth.keys import Keyring
 from trunkline.auth.principal import ANONYMOUS, Principal, Scope
 from trunkline.config import Settings
-from trunkline.errors import Forbidden, TooManyRequests
+from trunkline.errors import Forbidden, TooManyRequests, Unauthenticated
 from trunkline.host import Application
 from trunkline.http.asgi import AsgiExchange
 from trunkline.http.host_check import LOOPBACK, HostCheck
@@ -269,3 +272,38 @@ def _no_body_is_waited_for(server: ServerProcess) -> None:
     head = whole[: whole.index(b"\r\n\r\n") + 4]
     flood(server.port, [request("GET", "/tasks", None, key)] * 20, lines=3)
     assert one(server.port, head, deadline_s=5).status == 429
+
+
+@pytest.mark.parametrize(
+    ("later_s", "is_closed", "is_read"),
+    [
+        (301, False, True),
+        (301, True, False),
+        (3700, False, False),
+    ],
+    ids=["no longer remembered", "of a tenant that was disabled", "ended"],
+)
+def test_a_body_that_comes_late_has_nothing_done_unless_its_token_is_good_still(
+    later_s: float, is_closed: bool, is_read: bool
+) -> None:
+    now, signing, closed = Time(), key("OKP", "o1"), ClosedTenants()
+    identity = Identity(Keyring([]), tokens(Net({JWKS: public(signing)}), time=now), closed=closed)
+    door = Admission(HostCheck(LOOPBACK), identity, _Open(), None, Settings(), clock=now.monotonic)
+
+    async def receive() -> Any:
+        now.s += later_s
+        if is_closed:
+            closed.close("default")
+        return {"type": "http.request", "body": b"{}"}
+
+    async def case() -> bytes:
+        exchange = _exchange(None, authorization=f"Bearer {token(signing).decode()}")
+        principal = await door.admit(exchange, TraceSeen())
+        late = AsgiExchange({**exchange.scope, "method": "POST"}, receive, receive)
+        return await door.read_body(late, principal)
+
+    if is_read:
+        assert asyncio.run(case()) == b"{}"
+    else:
+        with pytest.raises(Unauthenticated):
+            asyncio.run(case())

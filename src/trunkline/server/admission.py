@@ -207,9 +207,8 @@ class Admission:
         began = self._clock()
         body = await exchange.body(self.body_limits[0] if limit is None else limit, self.body_limits[1])
         if principal is not None and self._clock() - began > _AT_ONCE_S:
-            now = self.identity.known(exchange.headers)
-            # Of a token that was verified before nobody can say more.
-            if now is not None and not principal.lasts_in(now):
+            # A token that was verified before may have ended too, or its tenant be let in no longer.
+            if not principal.lasts_in(await self.identity.ask(exchange.headers)):
                 raise Unauthenticated(UNKNOWN)
         return body
 
