@@ -106,6 +106,15 @@ def test_a_stream_hears_of_the_cancel_and_a_deleted_tenant_leaves_only_the_audit
         again = (b"x-api-key", made["token"].encode())
         assert (await said("GET", "/api/ceremonies", again))["items"] == []
         assert (await said("GET", "/api/tasks", again))["items"] == []
+        seen = [
+            [
+                (one["owner"], one["tenant"], one["state"])
+                for one in (await said("GET", "/admin/keys", who))["keys"]
+            ]
+            for who in (again, OPERATOR)
+        ]
+        own, gone = [("admin", "acme", "active")], "acme (deleted)"
+        assert seen == [own, [("admin", gone, "revoked"), ("late", gone, "revoked"), *own]]
         assert await said("GET", f"/api/tasks/{found[0]['taskId']}", again) == 404
 
     async def whole() -> None:

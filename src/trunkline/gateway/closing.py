@@ -125,6 +125,7 @@ class TenantClosing:
                     await docs.delete(tenant, kind, doc.id)
         # Invariant: nothing is known of it when its id is free, or the next to have it would have that too.
         await self._emptied(tenant)
-        # Its keys, which are the operator's documents, stay, revoked: the last must not leave the door open.
+        # Its keys, which are the operator's documents, stay, revoked and as those of no tenant: the last must
+        # not leave the door open.
         await self._book.forget(tenant)
         log.info("tenant.gone tenant=%s", tenant)

@@ -152,10 +152,8 @@ class Tenants:
     async def _forget(self, tenant: str) -> None:
         for mirror in self.mirrors:
             await mirror.forget(tenant)
-        # One may have been made in the moment of the deletion.
-        for key in await self._host.key_store.list():
-            if key.tenant == tenant and key.state == "active":
-                await self._host.key_store.revoke(key.id)
+        # Of those that were made in the moment of the deletion some may be active still.
+        await self._host.key_store.disown(tenant)
 
     def _look(self) -> None:
         self._host.streams.look()
