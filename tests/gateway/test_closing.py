@@ -11,8 +11,11 @@ import pytest
 
 from tests.conformance.wire.routes import Ask, ask
 from trunkline.auth import identity
+from trunkline.clock import now_ms
 from trunkline.errors import Unreachable
 from trunkline.gateway import closing
+from trunkline.gateway.model.folder import FILES
+from trunkline.gateway.tenants import Tenant
 from trunkline.http import mounts
 from trunkline.hub.hub import Hub
 from trunkline.net.http import HttpRequest
@@ -199,6 +202,36 @@ def test_two_replicas_close_a_tenant_together_and_count_its_requests_together(
 
     async def whole() -> None:
         async with asyncio.timeout(60), near.host.lifespan(), far.host.lifespan():
+            await case()
+
+    asyncio.run(whole())
+
+
+def test_every_process_has_time_to_remove_its_files_before_the_id_of_a_tenant_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closing, "LAST_S", 0.0)
+    monkeypatch.setattr(closing, "LOOK_S", 3600.0)
+    (tmp_path / "agents.yaml").write_text("agents: []\n")
+    flags = {"store": "memory:", "keys": (OPERATOR[1].decode(),), "retention": 60.0, "log_level": "error"}
+    hub, folder = Hub(tmp_path, flags, {}), tmp_path / FILES / "acme"
+
+    async def case() -> None:
+        docs = hub.host.store.docs
+        # The second time as if another process had looked later; the last time, when all must have.
+        for rev, over_s in enumerate((1, 2, 2 * closing.LOOK_S + 60)):
+            folder.mkdir(parents=True)
+            ended = now_ms() - round((60 + over_s) * 1000)
+            gone = Tenant(id="acme", name="acme", created_at=1, disabled=True, deleted_at=ended)
+            await docs.put("default", "tenant", "acme", msgspec.json.encode(gone), rev)
+            await ask(hub.host, Ask("", "GET", "/admin/tenants"), OPERATOR)
+            while folder.exists():  # noqa: ASYNC110, ASYNC240
+                await asyncio.sleep(0.01)
+        while await docs.get("default", "tenant", "acme"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+    async def whole() -> None:
+        async with asyncio.timeout(60), hub.host.lifespan():
             await case()
 
     asyncio.run(whole())

@@ -109,7 +109,7 @@ class KeyStore:
         return self._shown(await self._change(key_id, self._revoked, beside))
 
     async def disown(self, tenant: str) -> None:
-        """End the keys of a tenant that is gone, and have them belong to no tenant: its id may be given again."""
+        """End the keys of a tenant that is gone, and have them be of none: its id may be given again."""
 
         def disowned(key: StoredKey) -> StoredKey:
             return replace(self._revoked(key), tenant=f"{tenant} (deleted)")

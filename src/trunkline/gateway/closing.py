@@ -45,8 +45,8 @@ class TenantClosing:
         """Take how long what ended is kept (0: for ever).
 
         `release` lets go of the connections of a deleted tenant and says whether it could; `remove_files` is
-        called in a thread when the data of a tenant go, and `emptied` when its documents are gone, of which
-        this process may have copies.
+        called in a thread, at every process, when the data of a tenant go, and `emptied` when its documents
+        are gone, of which this process may have copies.
         """
         self._release = release
         self._emptied = emptied
@@ -89,11 +89,10 @@ class TenantClosing:
         if not tenant.deleted_at or not await self._release(tenant.id):
             return
         now = await self._store.clock.now()
-        if (
-            self._kept_ms
-            and now >= tenant.deleted_at + self._kept_ms
-            and await self._forget_tasks(tenant.id, now)
-        ):
+        over_ms = now - tenant.deleted_at - self._kept_ms
+        # Nothing tells whether other processes have removed their files: all have looked after this time.
+        is_seen = over_ms >= 2000 * LOOK_S
+        if self._kept_ms and over_ms >= 0 and await self._forget(tenant.id, now) and is_seen:
             await self._purge(tenant.id)
 
     async def _cancel(self, tenant: str, task_id: str) -> bool:
@@ -104,21 +103,21 @@ class TenantClosing:
             await self._runner.cancel(feed, BY)
         return feed.state.over
 
-    async def _forget_tasks(self, tenant: str, now: int) -> bool:
-        """Forget the ended tasks of a tenant, of whatever agents; gives whether none is left."""
+    async def _forget(self, tenant: str, now: int) -> bool:
+        """Remove the files of a tenant that are here, and its ended tasks; gives whether none is left."""
+        try:
+            await asyncio.to_thread(self._remove_files, tenant)
+        except OSError as error:
+            log.error("tenant.files_left tenant=%s error=%s", tenant, error)
+            return False
         await self._store.maintenance.prune(now, tenant=tenant)
         self._runner.tasks.forget_of(tenant, now)
         # One that cannot be cancelled is left, and one of whose end somebody is still to be told.
         return not (await self._store.heads.list(tenant, Where(), size=1)).heads
 
     async def _purge(self, tenant: str) -> None:
-        """Remove what retention does not: documents and files of a tenant, and the last known of it."""
+        """Remove the documents of a tenant, and the last known of it."""
         docs = self._store.docs
-        try:
-            await asyncio.to_thread(self._remove_files, tenant)
-        except OSError as error:
-            log.error("tenant.files_left tenant=%s error=%s", tenant, error)
-            return
         for kind in await docs.kinds(tenant):
             while found := await docs.list(tenant, kind):
                 for doc in found:
