@@ -18,6 +18,7 @@ from tests.gateway.model.hub import Caller, opened, run
 from tests.gateway.model.openai_server import ModelServer, Reply
 from tests.harness import params
 from tests.hub.remote_agents import RemoteAgent, RemoteAgents
+from trunkline.config import Issuer
 from trunkline.fleet.health import fleet_health
 from trunkline.hub.hub import Hub
 from trunkline.mock.serve import BackgroundServer
@@ -394,3 +395,21 @@ def test_who_has_nothing_left_is_refused_before_its_message_is_read_and_may_answ
             assert (await noisy(f"POST {at}/message:send", params("go")))[0] == 200
 
     run(whole())
+
+
+def test_a_tenant_of_an_issuer_is_a_second_tenant(tmp_path: Path) -> None:
+    (tmp_path / "agents.yaml").write_text(AGENTS)
+    (tmp_path / "settings_agent.py").write_text(LOCAL)
+
+    async def shown(tenant: str) -> tuple[list[str], int]:
+        issuer = Issuer(issuer="https://login.example", audience="hub", tenant=tenant)
+        hub = Hub(tmp_path, {"store": "memory:", "issuers": (issuer,), "log_level": "error"}, {})
+        async with hub.host.lifespan():
+            whole, one = [
+                await ask(hub.host, Ask("", "GET", path))
+                for path in ("/.well-known/agent-card.json", "/v1/a2a/agents/local/agent-card.json")
+            ]
+            return [each["id"] for each in msgspec.json.decode(whole.body)["skills"]], one.status
+
+    assert asyncio.run(shown("default")) == (["answer", "hold", "fail"], 200)
+    assert asyncio.run(shown("builds")) == (["route"], 401)

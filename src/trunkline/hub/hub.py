@@ -227,7 +227,7 @@ class Hub:
             quota=self.file.quota,
             settings=self.file.tenant_settings,
             alerts=self.file.alerts,
-            named=lambda: {tenant for tenant, _ in self._key_quotas},
+            named=self._named_tenants,
         )
         made.changed = self.catalogue.forget_view
         host.fetchers.egress_of = made.egress_of
@@ -328,7 +328,12 @@ class Hub:
 
     def _all_tenants(self) -> set[str]:
         made = {one.id for one in self._tenants.book.all() if not one.deleted_at}
-        return {DEFAULT_TENANT, *made, *[tenant for tenant, _ in self._key_quotas]}
+        return {DEFAULT_TENANT, *made, *self._named_tenants()}
+
+    def _named_tenants(self) -> set[str]:
+        """The tenants of keys of the workspace, and of issuers."""
+        of_keys = {tenant for tenant, _ in self._key_quotas}
+        return of_keys | {one.tenant for one in self.host.settings.issuers}
 
     def _policy(self) -> Policy:
         drawn = self.file.routing
@@ -339,8 +344,9 @@ class Hub:
 
     @property
     def shared(self) -> bool:
-        """Whether there is a tenant beside the default one: made by an operator, or named by a key."""
-        return self._tenants.several or self._keyring.several
+        """Whether there is a tenant beside the default one: made by an operator, or of a key or an issuer."""
+        issued = any([one.tenant != DEFAULT_TENANT for one in self.host.settings.issuers])
+        return issued or self._tenants.several or self._keyring.several
 
     def find_site(self, tenant: str, name: str) -> Site | None:
         """The site of an agent of the catalogue of a tenant."""
