@@ -12,6 +12,7 @@ import pytest
 from tests.conformance.wire.routes import Ask, ask
 from trunkline.auth import identity
 from trunkline.clock import now_ms
+from trunkline.config import Issuer
 from trunkline.errors import Unreachable
 from trunkline.gateway import closing
 from trunkline.gateway.model.folder import FILES
@@ -229,6 +230,50 @@ def test_every_process_has_time_to_remove_its_files_before_the_id_of_a_tenant_is
                 await asyncio.sleep(0.01)
         while await docs.get("default", "tenant", "acme"):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+
+    async def whole() -> None:
+        async with asyncio.timeout(60), hub.host.lifespan():
+            await case()
+
+    asyncio.run(whole())
+
+
+def test_a_deleted_tenant_that_a_key_or_an_issuer_names_is_not_let_in_when_its_data_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closing, "LAST_S", 0.0)
+    monkeypatch.setattr(closing, "LOOK_S", 0.02)
+    (tmp_path / "agents.yaml").write_text("agents: []\n")
+    monkeypatch.setenv("THEIRS", "a-key-of-a-file")
+    named = "keys: {theirs: {env: THEIRS, scopes: ['tasks:read'], tenant: acme}}\n"
+    (tmp_path / "keys.yaml").write_text(named)
+    issuer = Issuer(issuer="https://login.example", audience="hub", tenant="builds")
+    flags = {"store": "memory:", "keys": (OPERATOR[1].decode(),), "retention": 0.01, "log_level": "error"}
+    hub = Hub(tmp_path, {**flags, "issuers": (issuer,)}, {})
+
+    async def opens() -> bool:
+        theirs = (b"x-api-key", b"a-key-of-a-file")
+        return (await ask(hub.host, Ask("", "GET", "/api/tasks"), theirs)).status == 200
+
+    async def case() -> None:
+        docs = hub.host.store.docs
+        for tenant in ("acme", "builds", "other"):
+            await ask(
+                hub.host, Ask("", "POST", "/admin/tenants", b'{"name": "%b"}' % tenant.encode()), OPERATOR
+            )
+            await docs.put(tenant, "of-another-room", "one", b"1", 0)
+        assert await opens()
+        for tenant in ("acme", "builds", "other"):
+            await ask(hub.host, Ask("", "DELETE", f"/admin/tenants/{tenant}"), OPERATOR)
+        while await docs.get("default", "tenant", "other"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        while await docs.kinds("acme") or await docs.kinds("builds"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert not await opens()
+        (tmp_path / "keys.yaml").write_text("keys: {}\n")
+        while await docs.get("default", "tenant", "acme"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert await docs.get("default", "tenant", "builds")
 
     async def whole() -> None:
         async with asyncio.timeout(60), hub.host.lifespan():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 
 from trunkline.auth.identity import LAST_S
@@ -41,16 +41,19 @@ class TenantClosing:
         release: Callable[[str], Awaitable[bool]],
         emptied: Callable[[str], Awaitable[None]],
         remove_files: Callable[[str], None] = lambda tenant: None,
+        named: Callable[[], Collection[str]] = tuple,
     ) -> None:
         """Take how long what ended is kept (0: for ever).
 
         `release` lets go of the connections of a deleted tenant and says whether it could; `remove_files` is
         called in a thread, at every process, when the data of a tenant go, and `emptied` when its documents
-        are gone, of which this process may have copies.
+        are gone, of which this process may have copies. Of a tenant that is `named` it stays known that it
+        was deleted: whoever names it would let it in again.
         """
         self._release = release
         self._emptied = emptied
         self._remove_files = remove_files
+        self._named = named
         self._book = book
         self._runner = runner
         self._store = runner.tasks.store
@@ -126,5 +129,7 @@ class TenantClosing:
         await self._emptied(tenant)
         # Its keys, which are the operator's documents, stay, revoked and as those of no tenant: the last must
         # not leave the door open.
+        if tenant in self._named():
+            return
         await self._book.forget(tenant)
         log.info("tenant.gone tenant=%s", tenant)

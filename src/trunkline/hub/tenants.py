@@ -62,6 +62,7 @@ class Tenants:
             release=host.fetchers.release,
             emptied=self._forget,
             remove_files=lambda tenant: self.remove_files(tenant),
+            named=named,
         )
         host.runner.keep_of(self.kept_s)
         audit = Audit(docs, now_ms)
