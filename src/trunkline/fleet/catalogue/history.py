@@ -19,6 +19,8 @@ from trunkline.fleet.journal import Journal, JournalRow, Journals
 from trunkline.net.egress import shown
 
 log = logging.getLogger("trunkline.fleet")
+# How many wait to be written down before a pause is made behind each, and how long that is.
+MANY, PAUSE_S = 200, 0.005
 _LONGEST = 200
 
 
@@ -50,6 +52,9 @@ class CatalogueHistory:
     async def write(self) -> None:
         """Write down what has changed."""
         while self._waiting:
+            if len(self._waiting) > MANY:
+                # Requests come first: at a start each of thousands is looked at, and seldom has one changed.
+                await asyncio.sleep(PAUSE_S)
             key = next(iter(self._waiting))
             entry = self._waiting.pop(key)
             if entry is None:
