@@ -15,6 +15,7 @@ EXTRAS = {
     "events_s": "events/s reached",
     "list_ms": "ms, p99 of a list",
     "start_s": "s to start",
+    "cpu_s": "s of CPU while they wait",
 }
 Results = Mapping[tuple[str, str], Sequence[Sample]]
 
