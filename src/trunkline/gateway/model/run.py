@@ -200,7 +200,19 @@ class ModelRun:
             # The words of a run that died stand in the log; said again they are compared, and not repeated.
             await turn.write(between + text)
         self._count(answered)
+        self._check_whole(answered)
         return answered
+
+    def _check_whole(self, answered: ModelResponse) -> None:
+        """End the task if this is no answer, or half of one: nobody is to take it for the whole."""
+        if answered.finish_reason == "length":
+            self._turn.fail(f"limit_reached: the answer has more than {self._entry.max_tokens} tokens.")
+        if answered.finish_reason == "content_filter":
+            self._turn.fail(reason_of("content_filtered"))
+        is_empty = not answered.tool_calls and not _said(answered).strip()
+        # After its tools a model may have nothing to add.
+        if answered.finish_reason == "error" or (is_empty and not self._uses):
+            self._turn.fail(reason_of("provider_error"))
 
     async def _streamed(self, model: Model, messages: Sequence[ModelMessage], between: str) -> list[Any]:
         turn, entry, size = self._turn, self._entry, 0
@@ -410,9 +422,11 @@ def _recorded(response: ModelResponse) -> list[Any]:
     """An answer as the log keeps it.
 
     Raises:
-        ValueError: it has halves of characters, so that nobody could be told of it.
+        ValueError: it has halves of characters, so that nobody could be told of it, or could not be read back.
     """
-    return msgspec.json.decode(ModelMessagesTypeAdapter.dump_json([response]))
+    kept: list[Any] = msgspec.json.decode(ModelMessagesTypeAdapter.dump_json([response]))
+    ModelMessagesTypeAdapter.validate_python(kept)
+    return kept
 
 
 def _size(event: ModelResponseStreamEvent) -> int:

@@ -1,0 +1,60 @@
+"""Answers of models that are none, or half of one: their task does not end as if they were whole."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gateway.model.hub import answer, opened, reason, run
+from tests.gateway.model.openai_server import ModelServer, Reply, results
+
+AGENTS = "agents:\n  - {name: helper, model: 'openai:small', capabilities: [/list], maxTokens: 10}\n"
+
+
+def _chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    about = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "small"}
+    return f"data: {json.dumps({**about, 'choices': [choice], **more})}\n\n".encode()
+
+
+TOKENS = {"prompt_tokens": 1.5, "completion_tokens": 2.5, "total_tokens": 4}
+UNUSABLE = {
+    "cut-at-its-tokens": ([_chunk({"content": "Half"}), _chunk({}, "length")], "limit_reached: ", "Half"),
+    "held-back": ([_chunk({"content": "Half"}), _chunk({}, "content_filter")], "content_filtered: ", "Half"),
+    "refused": ([_chunk({"refusal": "No."}), _chunk({}, "stop")], "content_filtered: ", ""),
+    "empty": ([_chunk({}, "stop")], "provider_error: ", ""),
+    "only-thoughts": ([_chunk({"reasoning_content": "Hm."}), _chunk({}, "stop")], "provider_error: ", ""),
+    "parts-of-tokens": ([_chunk({"content": "Fine"}, "stop", usage=TOKENS)], "provider_error: ", "Fine"),
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
+def test_an_answer_that_is_none_or_half_of_one_fails_with_a_code(tmp_path: Path, name: str) -> None:
+    raw, why, shown = UNUSABLE[name]
+
+    async def scene() -> None:
+        with ModelServer(lambda body: Reply(raw=raw)) as server:
+            async with opened(tmp_path, AGENTS, OPENAI_BASE_URL=server.url) as ask:
+                await ask.ready("helper")
+                task = await ask.say("helper", "go")
+                assert reason(task).startswith(why) and answer(task) == shown
+
+    run(scene())
+
+
+def test_after_its_tools_a_model_may_have_nothing_to_add(tmp_path: Path) -> None:
+    def silent(body: dict[str, Any]) -> Reply:
+        return Reply(raw=[_chunk({}, "stop")]) if results(body) else Reply(calls=[("list", {})])
+
+    async def scene() -> None:
+        with ModelServer(silent) as server:
+            async with opened(tmp_path, AGENTS, OPENAI_BASE_URL=server.url) as ask:
+                await ask.ready("helper")
+                task = await ask.say("helper", "go")
+                assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+
+    run(scene())
