@@ -1,4 +1,4 @@
-"""Answers of models that are none, or half of one: their task does not end as if they were whole."""
+"""Answers of models that are none, or half of one, or may not go out: no caller takes them for whole ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.model.hub import answer, opened, reason, run
-from tests.gateway.model.openai_server import ModelServer, Reply, results
+from tests.gateway.model.openai_server import ModelServer, Reply, results, told
 
 AGENTS = "agents:\n  - {name: helper, model: 'openai:small', capabilities: [/list], maxTokens: 10}\n"
 
@@ -42,6 +42,45 @@ def test_an_answer_that_is_none_or_half_of_one_fails_with_a_code(tmp_path: Path,
                 await ask.ready("helper")
                 task = await ask.say("helper", "go")
                 assert reason(task).startswith(why) and answer(task) == shown
+
+    run(scene())
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "shown"),
+    [
+        (["HALT no"], []),
+        (["REDIRECT", "CONTINUE"], ["a.txt", "tool_call", "tool_call", "sub_agent_response", "tool_call"]),
+    ],
+)
+def test_nothing_passes_a_gate_beside_the_answer(
+    tmp_path: Path, verdicts: list[str], shown: list[str]
+) -> None:
+    left = [*verdicts]
+    calls = [("write", {"path": "a.txt", "text": "secret"}), ("a secret", {})]
+    calls.append(("agent", {"name": "other", "message": "secret"}))
+
+    def both(body: dict[str, Any]) -> Reply:
+        if body["model"] == "wise":
+            return Reply([left.pop(0)])
+        if "You are other" in told(body):
+            return Reply(["secret of the other"])
+        return Reply(["Answer."]) if results(body) else Reply(calls=calls)
+
+    agents = (
+        "agents:\n  - {name: other, model: 'openai:small'}\n  - {name: helper, model: 'openai:small', "
+        "capabilities: [/write, /agent], advisor: {model: 'openai:wise', mode: gate}}\n"
+    )
+
+    async def scene() -> None:
+        with ModelServer(both) as server:
+            async with opened(tmp_path, agents, OPENAI_BASE_URL=server.url) as ask:
+                await ask.ready("helper")
+                task = await ask.say("helper", "go")
+                names = [one["name"] for one in task.get("artifacts", [])]
+                assert names == [*shown, *(["response"] if shown else [])]
+                judged = str([one for one in server.asked if one["model"] == "wise"][0]["messages"])
+                assert all(word in judged for word in ("File a.txt", "a secret", "secret of the other"))
 
     run(scene())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from msgspec.structs import replace
 
@@ -12,6 +12,7 @@ from trunkline.fleet.catalogue.listed import Listed
 from trunkline.fleet.catalogue.model_entry import ModelEntry
 from trunkline.fleet.catalogue.roster import roster
 from trunkline.fleet.routing.a2a_tool import A2aLine, card_lines, card_text, framed, list_text, read_line
+from trunkline.gateway.model.gate import ShownArtifact
 from trunkline.gateway.model.roster import others
 from trunkline.gateway.model.tools import NAME_SHOWN, A2aForm, AgentForm, ModelParts, Used
 
@@ -21,11 +22,19 @@ SUB_AGENT = "sub_agent_response"
 class Delegation:
     """The agents that one run asks."""
 
-    def __init__(self, turn: Turn, agent: str, entry: ModelEntry, parts: ModelParts) -> None:
+    def __init__(
+        self,
+        turn: Turn,
+        agent: str,
+        entry: ModelEntry,
+        parts: ModelParts,
+        show: Callable[[ShownArtifact], Awaitable[None]],
+    ) -> None:
         self._turn = turn
         self._agent = agent
         self._entry = entry
         self._parts = parts
+        self._show = show
         self._asked = 0
 
     async def ask(self, form: AgentForm, tool: str) -> Used:
@@ -44,7 +53,7 @@ class Delegation:
             return Used(False, str(error))
         if self._entry.artifacts:
             content = {"agent": form.name, "depth": 1, "content": result.text}
-            await self._turn.artifact(data=content, name=SUB_AGENT)
+            await self._show({"data": content, "name": SUB_AGENT})
         return Used(True, result.text)
 
     async def _refusal(self, form: AgentForm, tool: str) -> Used:

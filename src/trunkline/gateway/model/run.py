@@ -53,7 +53,7 @@ from trunkline.gateway.model.conversation import content_of, conversation, instr
 from trunkline.gateway.model.delegation import Delegation
 from trunkline.gateway.model.failures import code_of, reason_of
 from trunkline.gateway.model.files import CallerFiles, FetchedFile, FileContent, is_file
-from trunkline.gateway.model.gate import GATE, gate_question, verdict_of
+from trunkline.gateway.model.gate import GATE, ShownArtifact, gate_question, told_in_gate, verdict_of
 from trunkline.gateway.model.roster import told_of
 from trunkline.gateway.model.tools import (
     NAME_SHOWN,
@@ -97,13 +97,14 @@ class ModelRun:
         self._entry = entry
         self._parts = parts
         self._uses = 0
-        self._delegation = Delegation(turn, agent, entry, parts)
+        self._delegation = Delegation(turn, agent, entry, parts, self._show)
         self._redirected = 0
         self._has_files = False
         advisor = entry.advisor or Advisor(model=entry.model)
         self._advisor = advisor
-        # Of an answer that may be held back nothing goes out before.
+        # Of an answer that may be held back nothing goes out before, and nothing that comes with it.
         self._gate = advisor.mode == "gate"
+        self._held: list[ShownArtifact] = []
         off = {"/advise"} if advisor.mode == "off" else set[str]()
         named = [one.removeprefix("/") for one in entry.capabilities if one not in off]
         self._offered = {name: TOOLS[name] for name in named}
@@ -293,7 +294,7 @@ class ModelRun:
         # Beyond the limit each of them would be one more event of the task.
         if self._entry.artifacts and not is_beyond:
             label = (used.label or call.tool_name)[:NAME_SHOWN]
-            await self._turn.artifact(data={"tool": label, "ok": used.ok}, name=TOOL_CALL)
+            await self._show({"data": {"tool": label, "ok": used.ok}, "name": TOOL_CALL})
         text = used.text if used.ok or used.is_framed else f"ERR: {used.text}"
         return ToolReturnPart(
             tool_name=call.tool_name,
@@ -334,13 +335,24 @@ class ModelRun:
         """Give the caller a file that was written, byte for byte."""
         filename = form.path.rpartition("/")[2]
         guessed = guess_type(filename)[0] or ("application/octet-stream" if form.base64 else "text/plain")
-        await self._turn.artifact(file=form.body(), name=form.path, filename=filename, media_type=guessed)
+        await self._show(
+            {"file": form.body(), "name": form.path, "filename": filename, "media_type": guessed}
+        )
 
     async def _give(self, files: Iterable[MadeFile]) -> None:
         """Give the caller files that were made, byte for byte."""
         for one in files:
             body = base64.b64decode(one.raw)
-            await self._turn.artifact(file=body, name=one.name, filename=one.name, media_type=one.media_type)
+            await self._show(
+                {"file": body, "name": one.name, "filename": one.name, "media_type": one.media_type}
+            )
+
+    async def _show(self, artifact: ShownArtifact) -> None:
+        """Give the caller something beside the answer, as soon as that may go out."""
+        if self._gate:
+            self._held.append(artifact)
+        else:
+            await self._turn.artifact(**artifact)
 
     async def _act(self, tool: ModelTool, form: Struct) -> Used:
         turn = self._turn
@@ -362,7 +374,8 @@ class ModelRun:
     async def _judged(self, answer: str) -> str:
         """Let an answer out, or give why it must be written again."""
         turn, advisor = self._turn, self._advisor
-        asked = gate_question(turn.text, answer)
+        beside = [_bounded(told_in_gate(one), self._entry.limits.result_bytes) for one in self._held]
+        asked = gate_question(turn.text, answer, beside)
         replied = await turn.step("gate", self._advice, "\n".join([GATE, advisor.prompt]).strip(), asked)
         self._count_advice(replied)
         if not replied.ok:
@@ -370,6 +383,8 @@ class ModelRun:
         verdict = verdict_of(replied.text, malformed_halts=advisor.malformed_halts)
         log.info("advisor.gate task=%s verdict=%s", turn.task_id, verdict.kind)
         if verdict.kind == "continue":
+            for one in self._held:
+                await turn.artifact(**one)
             await turn.write(answer)
             return ""
         self._redirected += 1
@@ -422,7 +437,7 @@ def _recorded(response: ModelResponse) -> list[Any]:
     """An answer as the log keeps it.
 
     Raises:
-        ValueError: it has halves of characters, so that nobody could be told of it, or could not be read back.
+        ValueError: it has halves of characters, so that nobody could be told of it, or cannot be read back.
     """
     kept: list[Any] = msgspec.json.decode(ModelMessagesTypeAdapter.dump_json([response]))
     ModelMessagesTypeAdapter.validate_python(kept)
