@@ -230,7 +230,7 @@ def test_headers_of_an_answer_that_come_twice() -> None:
     asyncio.run(main())
 
 
-def test_a_packed_answer_stays_packed() -> None:
+def test_a_packed_document_is_refused_and_the_answer_to_a_post_stays_as_it_is() -> None:
     packed = gzip.compress(b"0" * 5_000_000)
 
     async def respond(call: Call) -> bytes:
@@ -240,7 +240,9 @@ def test_a_packed_answer_stays_packed() -> None:
 
     async def main() -> None:
         async with site(respond) as there, fetching() as client:
-            assert (await client.get(there.url())).body == packed
+            with pytest.raises(Unreachable, match="packed"):
+                await client.get(there.url())
+            assert (await client.post(there.url(), b"", ())).body == packed
 
     asyncio.run(main())
 

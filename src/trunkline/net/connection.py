@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import select
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
@@ -22,6 +23,16 @@ HEAD_LIMIT = 64 << 10
 # Chunks of one byte are six on the wire; beyond this it is not about the body any more.
 OVERHEAD = 16
 _EMPTY = frozenset({204, 304})
+
+
+def refuse_packed(host: str, headers: Mapping[str, str]) -> None:
+    """Let an answer of a host pass that is as it was asked for.
+
+    Raises:
+        Unreachable: it is packed. Unpacked it could have any size, and taken as it is it would be nonsense.
+    """
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        raise Unreachable(f"{host}: the answer is packed, though nobody asked for that", reason="protocol")
 
 
 class SocketResponse:
@@ -54,12 +65,8 @@ class SocketResponse:
         return self.body.is_read
 
     def _refuse_packed(self) -> None:
-        # Unpacking could make any size of it, and taking it as it is would make nonsense of it.
-        if self.headers.get("content-encoding", "identity").lower() != "identity" and not self.body.is_empty:
-            host = self._connection.host
-            raise Unreachable(
-                f"{host}: the answer is packed, though nobody asked for that", reason="protocol"
-            )
+        if not self.body.is_empty:
+            refuse_packed(self._connection.host, self.headers)
 
     async def close(self) -> None:
         """See `HttpResponse`. A body that is not read costs the connection: the rest may be endless."""

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from msgspec import Struct
 
 from trunkline.errors import TimedOut, Unreachable
-from trunkline.net.connection import SocketResponse
+from trunkline.net.connection import SocketResponse, refuse_packed
 from trunkline.net.egress import Egress, HttpTarget, join, target
 from trunkline.net.http import Body, HttpRequest
 from trunkline.net.http_client import Dial, SocketHttpClient, dial, untrusted
@@ -30,7 +30,7 @@ _CREDENTIALS = {"authorization", "cookie", "proxy-authorization", "x-api-key"}
 
 
 class FullResponse(Struct, frozen=True):
-    """A response with its body. Header names are in lower case; the body is as it was sent, not unpacked."""
+    """A response with its body. Header names are in lower case; that of a post is as it was sent."""
 
     status: int
     headers: dict[str, str]
@@ -92,7 +92,7 @@ class Fetcher:
         """Fetch a document, over redirects if need be; credentials do not follow to another origin.
 
         Raises:
-            Unreachable: there was no response, it is too large, or a URL on the way may not be called.
+            Unreachable: there was no response, it is too large or packed, or a URL on its way is not allowed.
         """
         at = target(url)
         async with _within(at, self._timeout_s):
@@ -101,6 +101,8 @@ class Fetcher:
                 if response.status not in _REDIRECTS or "location" not in response.headers:
                     if not is_whole:
                         raise Unreachable(f"{at.host}: the answer is over {limit} bytes", reason="size")
+                    if response.body:
+                        refuse_packed(at.host, response.headers)
                     return response
                 url, origin = join(url, response.headers["location"]), at
                 at = target(url)
