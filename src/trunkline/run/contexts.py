@@ -5,23 +5,32 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+import msgspec
+from msgspec import UNSET
+
 from trunkline.errors import StoreError
 from trunkline.log.events import Recorded, Stepped
-from trunkline.log.fold import State
+from trunkline.log.fold import BYTES_LIMIT, State
 from trunkline.run.feed import PAGE, Feed
 from trunkline.run.tasks import Tasks
 from trunkline.store.records import Where
-from trunkline.wire.types import Message, Role
+from trunkline.wire.types import Message, Part, Role
 
 log = logging.getLogger("trunkline.run")
-# How many earlier tasks of a context are read for the next one.
+# How many earlier tasks of a context are read for the next one, and how much it is told of them: each may be
+# as large as a task can be, and many of a context may run at once.
 CONTEXT_TASKS = 20
+CONTEXT_BYTES = BYTES_LIMIT
 
 
 async def earlier(tasks: Tasks, feed: Feed, agents: tuple[str, ...]) -> tuple[Message, ...]:
-    """The messages between principal and agent in the context before this task, oldest first."""
-    said: list[Message] = []
-    for task_id in await _before(tasks, feed, agents):
+    """The messages between principal and agent in the context before this task, oldest first.
+
+    Of what is too large together the newest tasks count, and of the last one always all.
+    """
+    said: list[list[Message]] = []
+    left = CONTEXT_BYTES
+    for task_id in reversed(await _before(tasks, feed, agents)):
         try:
             known = await tasks.fold(feed.tenant, task_id)
         except StoreError as error:
@@ -30,8 +39,12 @@ async def earlier(tasks: Tasks, feed: Feed, agents: tuple[str, ...]) -> tuple[Me
             # The next task of a conversation goes on with what can be read of it.
             log.error("task.damaged task=%s error=%s", task_id, error)
             continue
-        said.extend(_conversation(known))
-    return tuple(said)
+        told = _conversation(known)
+        left -= sum([_size(part) for message in told for part in message.parts])
+        if said and left < 0:
+            break
+        said.append(told)
+    return tuple([message for told in reversed(said) for message in told])
 
 
 async def step_before(
@@ -66,6 +79,11 @@ async def _records(tasks: Tasks, tenant: str, task_id: str) -> list[Recorded]:
         found += batch
         if len(batch) < PAGE:
             return found
+
+
+def _size(part: Part) -> int:
+    data = 0 if part.data is UNSET else len(msgspec.json.encode(part.data))
+    return len(part.text or "") + len(part.raw or "") + data
 
 
 def _conversation(state: State) -> list[Message]:
