@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from typing import Any
 
 from mcp.server.mcpserver import Image, MCPServer
@@ -42,6 +43,12 @@ async def fail() -> str:
 @server.tool()
 async def sleep(seconds: float) -> str:
     await asyncio.sleep(seconds)
+    return "awake"
+
+
+@server.tool()
+async def hang() -> str:
+    time.sleep(600)  # noqa: ASYNC251 — all of the server is to hang
     return "awake"
 
 

@@ -17,6 +17,7 @@ import uvicorn
 
 from tests.mcp.small_server import server as small
 from trunkline.errors import CallFailed
+from trunkline.mcp import servers as engine
 from trunkline.mcp import session
 from trunkline.mcp.manifest import read_manifest
 from trunkline.mcp.servers import McpServers
@@ -72,6 +73,26 @@ def test_a_server_of_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_a_server_that_hangs_is_started_again_once_nobody_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with servers(small=SMALL) as opened:
+            first = await opened.call_tool("small", "add", {"a": 1, "b": 2}, WAIT_S)
+            # One that answers others meanwhile is left alone.
+            assert await code_of(opened, "small", "sleep", {"seconds": 600}, 0.2) == "ACTIVITY_TIMEOUT"
+            second = await opened.call_tool("small", "add", {"a": 1, "b": 2}, WAIT_S)
+            assert second["pid"] == first["pid"]
+            monkeypatch.setattr(engine, "ALIVE_S", 0.2)
+            assert await code_of(opened, "small", "hang", {}, 0.2) == "ACTIVITY_TIMEOUT"
+            third = await opened.call_tool("small", "add", {"a": 1, "b": 2}, WAIT_S)
+            assert third["pid"] != first["pid"]
+
+    run(main())
+    assert "mcp.server_silent server=small" in caplog.text
+
+
 def test_what_cannot_be_called() -> None:
     async def main() -> None:
         entries = {

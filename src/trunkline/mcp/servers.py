@@ -1,13 +1,15 @@
 """The MCP servers of a manifest, to be called: each is started when first needed, and again when it died.
 
-A call is sent once. What becomes of it is the tool's result as an object, or `CallFailed` with a code.
+One that let a call run out and says nothing more is ended, and so started again. A call is sent once: what
+becomes of it is the tool's result as an object, or `CallFailed` with a code.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,8 @@ DEFAULT_TIMEOUT_S = 45.0
 RESULT_LIMIT = 4 << 20
 # Of one server at a time; whoever comes then waits, and its own timeout counts on.
 CALLS_LIMIT = 32
+# How long a server that let a call run out may take to say that it is there.
+ALIVE_S = 10.0
 
 INVALID_CONFIG = "INVALID_TOOL_CALL_CONFIG"
 NOT_CONFIGURED = "MCP_SERVER_NOT_CONFIGURED"
@@ -57,12 +61,13 @@ class McpServers:
             CallFailed: it gave nothing; `code` is one of the MCP codes of workflows.
         """
         entry = self._entry(server, tool, arguments)
-        place = self._places.setdefault(server, _ServerSession())
+        place = self._place(server)
         try:
-            async with asyncio.timeout(timeout_s), place.calls:
-                session = await place.session(server, entry, self._manifest.folder)
+            async with asyncio.timeout(timeout_s), place.entered():
+                session = await place.session(entry, self._manifest.folder)
                 found = await session.call(tool, dict(arguments))
         except TimeoutError:
+            place.look_after()
             raise CallFailed(
                 f"{tool} of {server} did not answer within {timeout_s:g} s", code=TIMEOUT
             ) from None
@@ -77,12 +82,16 @@ class McpServers:
         if not server:
             return [{"name": name} for name in self._manifest.servers]
         entry = self._entry(server, "list", {})
-        place = self._places.setdefault(server, _ServerSession())
+        place = self._place(server)
         try:
-            async with asyncio.timeout(timeout_s), place.calls:
-                return await (await place.session(server, entry, self._manifest.folder)).tools()
+            async with asyncio.timeout(timeout_s), place.entered():
+                return await (await place.session(entry, self._manifest.folder)).tools()
         except TimeoutError:
+            place.look_after()
             raise CallFailed(f"{server} did not answer within {timeout_s:g} s", code=TIMEOUT) from None
+
+    def _place(self, server: str) -> _ServerSession:
+        return self._places.setdefault(server, _ServerSession(server))
 
     def _entry(self, server: str, tool: str, arguments: object) -> McpServerEntry:
         if not isinstance(arguments, Mapping) or not server or not tool:
@@ -119,25 +128,64 @@ class McpServers:
 class _ServerSession:
     """One server: the session with it, and the calls that it has now."""
 
-    def __init__(self) -> None:
-        self.calls = asyncio.Semaphore(CALLS_LIMIT)
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._calls = asyncio.Semaphore(CALLS_LIMIT)
+        self._busy = 0
         self._opening = asyncio.Lock()
         self._session: McpSession | None = None
+        self._looking: asyncio.Task[None] | None = None
 
-    async def session(self, server: str, entry: McpServerEntry, folder: Path | None) -> McpSession:
+    @asynccontextmanager
+    async def entered(self) -> AsyncGenerator[None]:
+        """Hold a place among the calls that the server has at a time."""
+        async with self._calls:
+            if self._looking is not None:
+                # Nothing is sent to a server that may be about to be ended.
+                await asyncio.wait([self._looking])
+            self._busy += 1
+            try:
+                yield
+            finally:
+                self._busy -= 1
+
+    def look_after(self) -> None:
+        """Have a server ended that gives no sign of life, once nobody waits for it any more."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look())
+
+    async def _look(self) -> None:
+        session = self._session
+        while session is not None and session.is_open:
+            try:
+                async with asyncio.timeout(ALIVE_S):
+                    await session.tools()
+                return
+            except CallFailed:
+                # Also a refusal is a sign of life; and what has ended is begun again by the next call.
+                return
+            except TimeoutError:
+                # Somebody may wait for what takes long.
+                if not self._busy:
+                    log.warning("mcp.server_silent server=%s", self._server)
+                    await session.close()
+
+    async def session(self, entry: McpServerEntry, folder: Path | None) -> McpSession:
         """The session, begun again if it has ended."""
         async with self._opening:
             known = self._session
             if known is not None and known.is_open:
                 return known
             if known is not None:
-                log.warning("mcp.server_restarted server=%s", server)
+                log.warning("mcp.server_restarted server=%s", self._server)
                 await known.close()
             # In a thread: the library takes a while to load, and all others would wait for that.
-            self._session = await (await asyncio.to_thread(_session_class)).open(server, entry, folder)
+            self._session = await (await asyncio.to_thread(_session_class)).open(self._server, entry, folder)
             return self._session
 
     async def close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
         if self._session is not None:
             await self._session.close()
 
