@@ -16,7 +16,7 @@ from trunkline.gateway.model.agent import card_facts, model_agent
 from trunkline.gateway.model.files import input_modes
 from trunkline.gateway.model.folder import FILES
 from trunkline.gateway.model.notes import NOTES, TODOS, NoteBook
-from trunkline.gateway.model.providers import ProviderModels
+from trunkline.gateway.model.providers import ProviderModels, entry_model
 from trunkline.gateway.model.tools import ModelParts
 from trunkline.host import Host
 from trunkline.net.fetch import Fetcher
@@ -61,9 +61,9 @@ class HostModels:
         """
         # Nobody is called yet, so any rule will do.
         egress = self._egress if entry.foreign else None
-        model = self._parts.models.find(entry.model, entry.base_url, entry.api_key_env, egress=egress)
+        model = entry_model(self._parts.models, entry, entry.model, egress)
         if entry.advisor is not None:
-            self._parts.models.find(entry.advisor.model, egress=egress)
+            entry_model(self._parts.models, entry, entry.advisor.model, egress)
         return card_facts(entry, now_ms(), input_modes(model))
 
     def agent(self, name: str, entry_of: Callable[[str], ModelEntry | None]) -> Agent:

@@ -93,6 +93,7 @@ def test_equal_texts_have_equal_revisions() -> None:
         ({"name": "all", "url": "http://x"}, "name", "not all or hub"),
         ({"name": "a b", "url": "http://x"}, "name", "letters"),
         ({"url": "http://x"}, "name", "missing"),
+        ({"name": "a", "model": "openai:x", "advisor": {}}, "advisor.model", "missing"),
         ({"name": "a", "url": 7}, "url", "expected string"),
         ({"name": "a", "url": "http://x", "tenants": []}, "tenants", "ids of tenants"),
         ({"name": "a", "url": "http://x", "tenants": ["a/b"]}, "tenants", "no id"),

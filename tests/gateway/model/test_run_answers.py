@@ -85,6 +85,27 @@ def test_nothing_passes_a_gate_beside_the_answer(
     run(scene())
 
 
+def test_a_model_at_an_address_of_its_entry_may_advise_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+    def both(body: dict[str, Any]) -> Reply:
+        return Reply(["CONTINUE"] if "You decide" in str(body["messages"][0]) else ["Fine."])
+
+    async def scene() -> None:
+        with ModelServer(both) as server:
+            agents = (
+                f"agents:\n  - {{name: helper, model: 'openai:small', baseUrl: '{server.url}', "
+                "advisor: {model: 'openai:small', mode: gate}}\n"
+            )
+            async with opened(tmp_path, agents) as ask:
+                assert (await ask.ready("helper"))["state"] == "ready"
+                assert answer(await ask.say("helper", "go")) == "Fine."
+
+    run(scene())
+
+
 def test_after_its_tools_a_model_may_have_nothing_to_add(tmp_path: Path) -> None:
     def silent(body: dict[str, Any]) -> Reply:
         return Reply(raw=[_chunk({}, "stop")]) if results(body) else Reply(calls=[("list", {})])

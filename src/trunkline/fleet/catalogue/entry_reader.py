@@ -278,7 +278,7 @@ def _refusal(said: str) -> InvalidParams:
         where = f"{where}.{_written(unknown[1])}".lstrip(".")
         return InvalidParams(f"unknown field; {meant}", field=where)
     if "missing required field" in text:
-        where = text.partition("`")[2].partition("`")[0]
+        where = f"{where}.{text.partition('`')[2].partition('`')[0]}"
     if text.startswith("Invalid enum"):
         text += choices(_EntryForm, where)
     return InvalidParams(in_words(text), field=_path(where))

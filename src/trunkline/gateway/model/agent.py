@@ -15,6 +15,7 @@ from trunkline.fleet.catalogue.entry import EntrySkill
 from trunkline.fleet.catalogue.listed import CardFacts
 from trunkline.fleet.catalogue.model_entry import CAPABILITIES, MODEL_ENTRY, ModelEntry
 from trunkline.gateway.model.failures import reason_of
+from trunkline.gateway.model.providers import entry_model
 from trunkline.gateway.model.run import ModelRun, log
 from trunkline.gateway.model.tools import ModelParts
 
@@ -65,7 +66,7 @@ def model_agent(name: str, entry_of: Callable[[str], ModelEntry | None], parts: 
         entry = replace(entry, foreign=current is None or current.foreign)
         egress = parts.egress(turn.tenant) if entry.foreign else None
         try:
-            model = parts.models.find(entry.model, entry.base_url, entry.api_key_env, egress=egress)
+            model = entry_model(parts.models, entry, entry.model, egress)
         except Misuse as error:
             log.error("model.unusable agent=%s error=%a", name, str(error))
             turn.fail(reason_of("unavailable"))

@@ -12,6 +12,7 @@ from pydantic_ai.models import Model, infer_model
 from pydantic_ai.providers import Provider, infer_provider_class
 
 from trunkline.errors import Misuse
+from trunkline.fleet.catalogue.model_entry import ModelEntry
 from trunkline.net.egress import Egress, target
 from trunkline.net.http_client import SocketHttpClient
 from trunkline.net.httpx_transport import GuardedClient, guarded_client
@@ -40,6 +41,18 @@ class ModelSource(Protocol):
     async def close(self) -> None:
         """Let go of all connections."""
         ...
+
+
+def entry_model(models: ModelSource, entry: ModelEntry, name: str, egress: Egress | None) -> Model:
+    """The model of an entry or of its advisor; where it is served the entry says of its own alone.
+
+    Raises:
+        Misuse: see `ModelSource`.
+    """
+    is_own = name == entry.model
+    return models.find(
+        name, entry.base_url if is_own else "", entry.api_key_env if is_own else "", egress=egress
+    )
 
 
 class MadeProvider(NamedTuple):

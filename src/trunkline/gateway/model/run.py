@@ -54,6 +54,7 @@ from trunkline.gateway.model.delegation import Delegation
 from trunkline.gateway.model.failures import code_of, reason_of
 from trunkline.gateway.model.files import CallerFiles, FetchedFile, FileContent, is_file
 from trunkline.gateway.model.gate import GATE, ShownArtifact, gate_question, told_in_gate, verdict_of
+from trunkline.gateway.model.providers import entry_model
 from trunkline.gateway.model.roster import told_of
 from trunkline.gateway.model.tools import (
     NAME_SHOWN,
@@ -405,14 +406,9 @@ class ModelRun:
 
     async def _advice(self, told: str, question: str) -> Used:
         entry, advisor = self._entry, self._advisor
-        is_own = advisor.model == entry.model
+        egress = self._parts.egress(self._turn.tenant) if entry.foreign else None
         try:
-            model = self._parts.models.find(
-                advisor.model,
-                entry.base_url if is_own else "",
-                entry.api_key_env if is_own else "",
-                egress=self._parts.egress(self._turn.tenant) if entry.foreign else None,
-            )
+            model = entry_model(self._parts.models, entry, advisor.model, egress)
             async with asyncio.timeout(entry.limits.seconds):
                 response = await model_request(
                     model,
