@@ -186,6 +186,7 @@ class _ServerSession:
     async def close(self) -> None:
         if self._looking is not None:
             self._looking.cancel()
+            await asyncio.wait([self._looking])
         if self._session is not None:
             await self._session.close()
 
