@@ -322,6 +322,11 @@ class Maintenance(StorePart, ABC):
         One of which somebody is still to be told stays; but not for what nobody posted in five days more.
         """
 
+    async def pruned(self, tenant: str) -> int:
+        """The number of a cursor before which events of a tenant were forgotten; 0 if none were."""
+        rows = await self._database.rows("pruned", tenant)
+        return rows[0][0] if rows else 0
+
     @abstractmethod
     async def compact(self, before: int) -> int:
         """Fold the deltas of tasks that ended before this moment into whole artifacts.

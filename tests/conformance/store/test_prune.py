@@ -30,6 +30,24 @@ def test_an_ended_task_goes(run, store, state):
     assert (count, events, head, tail) == (1, [], None, [])
 
 
+def test_how_far_events_of_a_tenant_are_forgotten_is_known(run, store):
+    async def case():
+        before = await store.log.end()
+        await task(store, "t1", state=TaskState.COMPLETED)
+        await task(store, "t2")
+        behind = (await store.log.tail(""))[1]
+        empty = await store.maintenance.pruned(A)
+        await store.maintenance.prune(AT + 1)
+        known = await store.maintenance.pruned(A)
+        assert empty == 0 == await store.maintenance.pruned(B)
+        await store.maintenance.prune(AT + 1)
+        assert await store.maintenance.pruned(A) == known
+        return int(before.partition(".")[0] or "0"), known, int(behind.partition(".")[0])
+
+    before, known, behind = run(case())
+    assert before < known <= behind
+
+
 @pytest.mark.parametrize("state", OPEN, ids=str)
 def test_an_open_task_stays(run, store, state):
     async def case():

@@ -13,20 +13,27 @@ from trunkline.store.records import TailRecord
 @pytest.mark.parametrize(
     ("place", "end", "text", "read"),
     [
-        (FeedPlace(""), "", "0", FeedPlace("")),
         (FeedPlace("7"), "9", "7", FeedPlace("7")),
         (FeedPlace("7", "t.1", 3), "9", "7.3.t.1", FeedPlace("7", "t.1", 3)),
         (FeedPlace("7.2.of-another"), "9.0.", "7", FeedPlace("7.0.")),
         (FeedPlace("7.2.of-another", "t1", 3), "9.0.", "7.3.t1", FeedPlace("7.0.", "t1", 3)),
-        (FeedPlace("7"), "5", "7", FeedPlace("5")),
-        (FeedPlace("7", "t1", 3), "", "7.3.t1", FeedPlace("")),
+        (FeedPlace("6"), "9", "6", FeedPlace("6")),
+        (FeedPlace("5"), "9", "5", FeedPlace("5", has_gap=True)),
+        (FeedPlace("5", "t1", 3), "9.0.", "5.3.t1", FeedPlace("5.0.", "t1", 3, has_gap=True)),
+        (FeedPlace("7"), "6", "7", FeedPlace("6", has_gap=True)),
+        (FeedPlace("7", "t1", 3), "", "7.3.t1", FeedPlace("", has_gap=True)),
     ],
 )
 def test_it_comes_back_at_the_same_place_or_before(
     place: FeedPlace, end: str, text: str, read: FeedPlace
 ) -> None:
     assert str(place) == text
-    assert read_place(text, end, "after") == read
+    assert read_place(text, end, 6, "after") == read
+
+
+def test_nothing_is_missing_from_a_log_in_which_nothing_was() -> None:
+    assert str(FeedPlace("")) == "0"
+    assert not read_place("0", "", 0, "after").has_gap
 
 
 @pytest.mark.parametrize(
@@ -34,7 +41,7 @@ def test_it_comes_back_at_the_same_place_or_before(
 )
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(InvalidParams) as refused:
-        read_place(text, "9", "Last-Event-ID")
+        read_place(text, "9", 0, "Last-Event-ID")
     assert refused.value.field == "Last-Event-ID"
 
 

@@ -210,6 +210,32 @@ def test_what_is_refused() -> None:
     office(work)
 
 
+def test_who_comes_back_to_what_is_forgotten_is_told_so() -> None:
+    async def work(at: Office) -> None:
+        heard, running = subscribe(at, "root", "")
+        await at.send("alice", "one")
+        await heard.until("autonomous.outcome.")
+        heard.left.set()
+        await running
+        store = at.application.host.runner.tasks.store
+        early, late = heard.events[0].id, str(await store.log.end())
+        assert await store.maintenance.prune(await store.clock.now() + 1) == 1
+        for place, is_told in ((early, True), (late, False), ("999999", True)):
+            again, running = subscribe(at, "root", "topic=hitl.%23", **{"last-event-id": place})
+            await again.until("id: ")
+            again.left.set()
+            await running
+            frames = [json.loads(one.data) for one in again.events]
+            assert [(one["topic"], one["payload"]) for one in frames] == [("bus.gap", {"after": place})] * is_told
+        foreign, running = subscribe(at, "stranger", "", **{"last-event-id": early})
+        await foreign.until("id: ")
+        foreign.left.set()
+        await running
+        assert foreign.events == []
+
+    office(work)
+
+
 def test_there_are_only_so_many_subscribers_of_a_tenant_and_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "OF_TENANT", 1)
 
@@ -274,5 +300,9 @@ def test_a_websocket_is_told_the_same_and_resumes() -> None:
         assert frames[0]["topic"] == "agent.skill.request"
         _, *again = await listen("root", f"after={frames[0]['id']}&topic=agent.%23", "agent.skill.response")
         assert json.loads(again[1]["text"])["topic"] == frames[1]["topic"]
+        _, gap = await listen("root", "after=999999&topic=agent.%23", "bus.gap")
+        told = json.loads(gap["text"])
+        assert (told["topic"], told["payload"]) == ("bus.gap", {"after": "999999"})
+        assert told["id"] == str(await at.application.host.runner.tasks.store.log.end())
 
     office(work)

@@ -51,7 +51,7 @@ class Listener:
 
     async def run(self, count: int) -> None:
         end = await self.store.log.end()
-        place = FeedPlace("") if self.after is None else read_place(self.after, end, "after")
+        place = FeedPlace("") if self.after is None else read_place(self.after, end, 0, "after")
 
         async def answer_of(_tenant: str, task_id: str) -> str:
             await asyncio.sleep(0)

@@ -12,17 +12,21 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from trunkline.errors import InvalidParams
-from trunkline.store.records import START, Cursor, TailRecord
+from trunkline.store.records import Cursor, TailRecord
 
 _PLACE = re.compile(r"(\d{1,18})(?:\.(\d{1,9})\.([!-~]{1,128}))?", re.ASCII)
 
 
 class FeedPlace(Struct, frozen=True):
-    """Where a page of the log begins, and the event that was told last: in that page, or before it."""
+    """Where a page of the log begins, and the event that was told last: in that page, or before it.
+
+    One with a gap is followed by less than there was.
+    """
 
     cursor: Cursor
     task_id: str = ""
     seq: int = 0
+    has_gap: bool = False
 
     def __str__(self) -> str:
         # The rest of a cursor may name a task of another tenant; the number alone is no later place.
@@ -37,8 +41,10 @@ class FeedPlace(Struct, frozen=True):
         return page
 
 
-def read_place(text: str, end: Cursor, field: str) -> FeedPlace:
+def read_place(text: str, end: Cursor, pruned: int, field: str) -> FeedPlace:
     """The place that a subscriber names, in a log with this end; one beyond the end is the end.
+
+    It has a gap if it is before `pruned`, the number of the cursor before which events were forgotten.
 
     Raises:
         InvalidParams: it is none.
@@ -47,8 +53,9 @@ def read_place(text: str, end: Cursor, field: str) -> FeedPlace:
     if found is None:
         raise InvalidParams(f"{field} is the id of an earlier frame; leave it out to begin now", field=field)
     number, seq, task_id = found.groups()
-    if end == START or int(number) > int(end.partition(".")[0]):
-        # What it has read was pruned, or is of another store.
-        return FeedPlace(end)
+    last = int(end.partition(".")[0] or "0")
+    if int(number) > last:
+        # It is of another store, or of this one before it was restored.
+        return FeedPlace(end, has_gap=True)
     cursor = f"{number}.0." if "." in end else number
-    return FeedPlace(cursor, task_id or "", int(seq or 0))
+    return FeedPlace(cursor, task_id or "", int(seq or 0), int(number) < pruned)

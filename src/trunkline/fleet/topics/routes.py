@@ -25,6 +25,7 @@ from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.log.events import Submitted
 from trunkline.run.tasks import Tasks
 from trunkline.store.records import START
+from trunkline.wire.spellings import timestamp
 
 # How many subscribers a process has at once, and a tenant of them.
 SUBSCRIBERS, OF_TENANT = 256, 64
@@ -33,6 +34,8 @@ LOOK = 5000
 LOOK_S = 5.0
 # How many events of the found tasks are read.
 EVENTS = 20_000
+# The topic that says that events between a place and what is kept are missing; no task has it.
+GAP = "bus.gap"
 _PAGE = 1000
 
 
@@ -69,9 +72,9 @@ class TopicApi:
         self._reading = TenantTurns()
 
     @api_route("GET /bus/subscribe", AuthScope.ADMIN, stream="subscribe")
-    async def check(self, asked: TopicQuery) -> None:
+    async def check(self, call: ApiCall, asked: TopicQuery) -> None:
         """Topics as server-sent events, by a pattern with * and #; Last-Event-ID resumes."""
-        await self._place(asked.after, "after")
+        await self._place(asked.after, "after", call.tenant)
         read_pattern(asked.topic)
 
     async def subscribe(
@@ -85,13 +88,17 @@ class TopicApi:
         """
         pattern = read_pattern(asked.topic)
         named = dict(scope["headers"]).get(b"last-event-id", b"").decode("latin-1")
-        place = await self._place(named or asked.after, "Last-Event-ID" if named else "after")
+        after, field = (named, "Last-Event-ID") if named else (asked.after, "after")
+        place = await self._place(after, field, call.tenant)
+        gap = await self._gap(after) if place.has_gap else None
         if self._subscribers[call.tenant] >= OF_TENANT or self._subscribers.total() >= SUBSCRIBERS:
             raise TooManyRequests("as many subscribe as may; close another subscription", retry_after_s=5)
         self._subscribers[call.tenant] += 1
         try:
             reader = TopicReader(self._source, call.tenant, pattern)
-            subscription = TopicSubscription(self._log, reader, call.tenant, place, self._keep_alive_s)
+            subscription = TopicSubscription(
+                self._log, reader, call.tenant, place, self._keep_alive_s, gap=gap
+            )
             writer = WebSocketWriter(receive, send) if scope["type"] == "websocket" else SseWriter(send)
             await subscription.serve(receive, writer)
         finally:
@@ -146,9 +153,15 @@ class TopicApi:
         event = first[0].event if first else None
         return named_task(task_id, event, "").correlation_id if isinstance(event, Submitted) else ""
 
-    async def _place(self, text: str, field: str) -> FeedPlace:
+    async def _place(self, text: str, field: str, tenant: str) -> FeedPlace:
         end = await self._log.end()
-        return read_place(text, end, field) if text else FeedPlace(end)
+        if not text:
+            return FeedPlace(end)
+        return read_place(text, end, await self._tasks.store.maintenance.pruned(tenant), field)
+
+    async def _gap(self, after: str) -> TopicFrame:
+        """The frame for a subscriber that has missed what is no longer kept, whatever its pattern."""
+        return TopicFrame(GAP, "", timestamp(await self._tasks.store.clock.now()), {"after": after})
 
     async def _answer(self, tenant: str, task_id: str) -> str:
         try:

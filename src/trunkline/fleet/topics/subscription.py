@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 from trunkline.fleet.event_stream import until_left
 from trunkline.fleet.topics.frame_writers import FrameWriter
 from trunkline.fleet.topics.place import FeedPlace
-from trunkline.fleet.topics.reader import TopicReader
+from trunkline.fleet.topics.reader import TopicFrame, TopicReader
 from trunkline.http.asgi import Receive
 from trunkline.store.base import Log
 
@@ -34,13 +34,16 @@ class TopicSubscription:
         place: FeedPlace,
         keep_alive_s: float,
         *,
+        gap: TopicFrame | None = None,
         slow_s: float = SLOW_S,
     ) -> None:
+        """Take where the subscriber goes on, and the frame that says that something before is missing."""
         self._log = events
         self._reader = reader
         self._tenant = tenant
         self._place = place
         self._keep_alive_s = keep_alive_s
+        self._gap = gap
         self._slow_s = slow_s
         self._written_at = 0.0
         self._page = _FIRST_PAGE
@@ -70,7 +73,8 @@ class TopicSubscription:
         hints = self._log.hints()
         loop = asyncio.get_running_loop()
         # At once, so that a subscriber that has heard nothing yet can come back too.
-        await self._write(writer.mark(self._place))
+        place = self._place
+        await self._write(writer.tell([self._gap], place) if self._gap else writer.mark(place))
         while True:
             while await self._read(writer):
                 pass

@@ -164,6 +164,7 @@ async def _drop(page: Sequence[tuple[int, str, str]], before: int, rows: Rows) -
     found = await rows("drop_tasks", task_ids=[task_id for _, task_id, _ in page], before=before)
     gone = [task_id for (task_id,) in found]
     tenants = {task_id: tenant for _, task_id, tenant in page}
+    await rows("mark_pruned", task_ids=gone)
     await rows("drop_events", task_ids=gone)
     await rows("drop_deliveries_of", tenants=[tenants[each] for each in gone], task_ids=gone)
     return gone

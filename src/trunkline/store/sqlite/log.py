@@ -170,8 +170,8 @@ class SqliteLog:
 
     async def end(self) -> Cursor:
         """See `Log`."""
-        ((last,),) = await self._database.rows("end")
-        return START if last is None else str(last)
+        ((_, last),) = await self._database.rows("ends")
+        return str(last) if last else START
 
 
 class SqliteHeads(Heads):

@@ -203,6 +203,7 @@ class SqliteMaintenance(Maintenance):
     async def _drop(self, nums: Sequence[int], before: int, rows: Rows) -> int:
         # What was found by a reader is judged again here, where nobody else writes.
         gone = await rows("drop_tasks", nums=nums, before=before)
+        await rows("mark_pruned", tasks=gone)
         await rows("drop_events", nums=[num for num, _, _ in gone])
         await rows("drop_deliveries", tasks=gone)
         # Else the numbers of the newest could be given again: a tail would skip events, and a dedup

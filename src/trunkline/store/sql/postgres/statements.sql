@@ -753,6 +753,20 @@ WHERE task_id IN (
 )
 RETURNING task_id;
 
+-- Up to which number events of each tenant are forgotten: who comes back to an earlier place has missed some.
+-- name: mark_pruned
+INSERT INTO marks (name, value)
+SELECT 'pruned ' || tenant, max(xid::text::bigint)
+FROM events
+WHERE task_id = ANY (:task_ids::text[])
+GROUP BY tenant
+ORDER BY tenant
+ON CONFLICT (name) DO UPDATE SET value = greatest(marks.value, excluded.value);
+
+-- A cursor behind a transaction is before the next one.
+-- name: pruned
+SELECT value + 1 FROM marks WHERE name = 'pruned ' || :tenant;
+
 -- name: drop_events
 DELETE FROM events WHERE task_id = ANY (:task_ids::text[]);
 

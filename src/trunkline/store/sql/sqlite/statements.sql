@@ -94,9 +94,6 @@ FROM (
     ORDER BY e.id
 );
 
--- name: end
-SELECT max(id) FROM events;
-
 -- A body as bytes, because one that is damaged may be no text.
 -- name: tail_rows
 SELECT e.id, t.tenant, t.task_id, e.seq, e.at, CAST(e.body AS BLOB)
@@ -534,6 +531,17 @@ WHERE num IN (SELECT value FROM json_each(:nums))
         WHERE d.tenant = tasks.tenant AND d.task_id = tasks.task_id AND +d.due >= :before - 432000000
     )
 RETURNING num, tenant, task_id;
+
+-- Up to which number events of each tenant are forgotten: who comes back to an earlier place has missed some.
+-- name: mark_pruned
+INSERT INTO marks (name, value)
+SELECT 'pruned ' || json_extract(gone.value, '$[1]'), max(e.id)
+FROM json_each(:tasks) AS gone CROSS JOIN events AS e ON e.task = json_extract(gone.value, '$[0]')
+GROUP BY 1
+ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value);
+
+-- name: pruned
+SELECT value FROM marks WHERE name = 'pruned ' || :tenant;
 
 -- name: drop_events
 DELETE FROM events WHERE task IN (SELECT value FROM json_each(:nums));
