@@ -17,6 +17,7 @@ def test_the_official_openai_client_talks_to_agents(demo_hub: Agent) -> None:
     with OpenAI(base_url=f"{demo_hub.base}/v1", api_key="none") as client:
         names = [model.id for model in client.models.list()]
         assert {"demo", "writer", "writer/draft", "approver/approve"} <= set(names)
+        assert [client.models.retrieve(name).id for name in names] == names
         drafts = "A first version of what you asked for."
         for model in ("demo", "writer", "writer/draft"):
             said = client.chat.completions.create(

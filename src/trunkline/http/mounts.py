@@ -39,14 +39,19 @@ _OURS = frozenset({b"content-length", b"content-type", b"transfer-encoding", b"c
 class Route(Struct, frozen=True):
     """A route of a mounted application, such as `GET /tasks/{id}`, with what it needs and takes.
 
-    `{name}` stands for one segment of the path, `{rest...}` for all that follow. A method of `WEBSOCKET` is a
-    WebSocket. `scope` is what a caller must have, or `public`; `body_limit` is the most bytes of a body or of
-    one message.
+    `{name}` stands for one segment of the path, `{rest...}` for all that follow, with slashes that may be
+    escaped. A method of `WEBSOCKET` is a WebSocket. `scope` is what a caller must have, or `public`;
+    `body_limit` is the most bytes of a body or of one message.
     """
 
     pattern: str
     scope: str
     body_limit: int
+
+    @property
+    def takes_slashes(self) -> bool:
+        """Whether a part of the path may hold slashes: clients escape those of a name."""
+        return "...}" in self.pattern
 
 
 class _Compiled(Struct, frozen=True):

@@ -273,7 +273,8 @@ class Router:
         call: MountedCall | None = None
         try:
             route, known, lasting = await self._admit_route(mount, exchange, seen)
-            rest.check_path(exchange)
+            if not route.takes_slashes:
+                rest.check_path(exchange)
             asked_by = None if lasting is None else known["trunkline.principal"]
             body = await self._admission.read_body(exchange, asked_by, route.body_limit)
             call = MountedCall(exchange, body, lasting)

@@ -78,6 +78,10 @@ def test_the_models_are_the_agents_their_skills_and_the_helm() -> None:
         assert found["object"] == "list"
         assert [one["id"] for one in found["data"]] == ["home", "desk", "desk/work", "desk/other"]
         assert {one["object"] for one in found["data"]} == {"model"}
+        for one in found["data"]:
+            assert await to.at.get("alice", f"/v1/models/{one['id']}") == one
+        unknown = await to.at.ask("alice", "GET", "/v1/models/desk/nothing")
+        assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "model_not_found")
         head = await to.at.ask("alice", "HEAD", "/v1/models")
         assert (head.status_code, head.content) == (200, b"")
 

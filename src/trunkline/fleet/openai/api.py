@@ -29,7 +29,7 @@ from trunkline.run.runner import Runner
 # The official client gives up after ten minutes, and would then ask again for the same work.
 WAIT_S = 540.0
 _BODY_LIMIT = 4 << 20
-_MODELS = "GET /"
+_MODELS, _MODEL = "GET /", "GET /{id...}"
 _NOT_AGAIN = (b"x-should-retry", b"false")
 
 
@@ -81,9 +81,12 @@ class OpenAiApi:
             Refused: it cannot be done as asked.
         """
         principal = scope["trunkline.principal"]
-        if scope["trunkline.route"] == _MODELS:
-            found = ModelList(_models_of(self._listed(principal.tenant), self._hub, self._helm))
-            await _answer(send, 200, found, is_head=scope["method"] == "HEAD")
+        if scope["trunkline.route"] in (_MODELS, _MODEL):
+            models = _models_of(self._listed(principal.tenant), self._hub, self._helm)
+            name = scope["path"].removeprefix(scope["root_path"]).strip("/")
+            found = {one.id: one for one in models}.get(name) if name else ModelList(models)
+            answer = (200, found) if found is not None else (404, _unknown(name))
+            await _answer(send, *answer, is_head=scope["method"] == "HEAD")
             return
         form = read_body((await receive())["body"], CompletionForm)
         headers = scope["headers"]
@@ -94,8 +97,7 @@ class OpenAiApi:
         said = said_in(form)
         meant = self._meant(call.tenant, form.model)
         if meant is None:
-            message = f"there is no model {form.model!r} here; GET /v1/models lists those that there are"
-            await _answer(send, 404, failure(404, message, "model_not_found", "model"))
+            await _answer(send, 404, _unknown(form.model))
             return
         about = form.metadata or Conversation()
         # What a task has told before it is gone on with was heard.
@@ -161,7 +163,7 @@ def openai_mounts(app: App) -> list[Mount]:
     """The places of the API; all else below `/v1` is A2A's."""
     read, write = AuthScope.READ.value, AuthScope.WRITE.value
     return [
-        Mount("/v1/models", app, [Route(_MODELS, read, 0)], write_failure),
+        Mount("/v1/models", app, [Route(_MODELS, read, 0), Route(_MODEL, read, 0)], write_failure),
         Mount("/v1/chat", app, [Route("POST /completions", write, _BODY_LIMIT)], write_failure),
     ]
 
@@ -178,6 +180,11 @@ async def _answer(send: Send, status: int, answer: msgspec.Struct, *, is_head: b
         headers.append(_NOT_AGAIN)
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if is_head else body, "more_body": False})
+
+
+def _unknown(model: str) -> ErrorBody:
+    message = f"there is no model {model!r} here; GET /v1/models lists those that there are"
+    return failure(404, message, "model_not_found", "model")
 
 
 def _models_of(listed: Sequence[Listed], hub: str, helm: str) -> list[ModelItem]:
