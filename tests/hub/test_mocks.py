@@ -15,6 +15,7 @@ import pytest
 
 from tests.harness import Agent
 from tests.hub.test_hub import HubProcess, until
+from trunkline.hub import mocks
 from trunkline.hub.mocks import MockProcess
 from trunkline.hub.template import write_workspace
 from trunkline.mock import kept
@@ -70,6 +71,40 @@ def test_mocks_that_die_are_started_again_and_know_their_tasks(tmp_path: Path) -
         again = until(lambda: _send(url, task["id"]))
         assert again["artifacts"][0]["parts"][0]["text"] == "the red one"
         agent.close()
+
+
+def test_mocks_that_cannot_begin_again_are_tried_ever_more_rarely_and_say_why(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(mocks, "_PAUSE_S", 0.05)
+    monkeypatch.setattr(mocks, "_LONGEST_S", 0.1)
+    script = tmp_path / "mocks.yaml"
+    script.write_text(ONE)
+    process = MockProcess(script, 0)
+    with process as url:
+        until(lambda: _is_served(url))
+        script.write_text("agent: {name: One}\nnothing: known\n")
+        os.kill(process.pid, signal.SIGKILL)
+        until(lambda: len(caplog.messages) >= 3)
+        script.write_text(ONE)
+        until(lambda: _is_served(url))
+    assert [one.rpartition(" ")[2] for one in caplog.messages[:3]] == [
+        "again_s=0.05",
+        "again_s=0.1",
+        "again_s=0.1",
+    ]
+    told = capfd.readouterr().err
+    assert "nothing" in told and "Traceback" not in told
+
+
+def _is_served(url: str) -> bool:
+    try:
+        return httpx2.get(f"{url}/.well-known/agent-card.json", timeout=1.0).status_code == 200
+    except httpx2.TransportError:
+        return False
 
 
 def test_mocks_that_are_started_again_while_the_hub_ends_end_with_it(

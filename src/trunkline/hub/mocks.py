@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from trunkline.errors import Misuse
 from trunkline.mock.app import Mock
 from trunkline.mock.kept import KeptTasks
 from trunkline.mock.script import load_scenarios
@@ -25,8 +26,9 @@ _HOST = "127.0.0.1"
 _END_S = 5.0
 # The mocks of a hub that was killed a moment ago still have its port.
 _LEAVE_S = 3.0
-# Between the death of a child and the next one.
-_PAUSE_S = 0.5
+# Between the death of a child and the next one: twice as long each time, until one has served for a while.
+_PAUSE_S, _LONGEST_S = 0.5, 30.0
+_WHILE_S = 10.0
 
 
 class MockProcess:
@@ -69,14 +71,21 @@ class MockProcess:
         return subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[number])
 
     def _watch(self) -> None:
+        pause_s = _PAUSE_S
         while True:
+            began = time.monotonic()
             self._child.wait()
-            if self._closing.wait(_PAUSE_S):
+            if time.monotonic() - began > _WHILE_S:
+                pause_s = _PAUSE_S
+            if self._closing.is_set():
                 return
+            log.warning("mocks.died file=%s exit=%s again_s=%s", self._file, self._child.returncode, pause_s)
+            if self._closing.wait(pause_s):
+                return
+            pause_s = min(2 * pause_s, _LONGEST_S)
             with self._turn:
                 if self._closing.is_set():
                     return
-                log.warning("mocks.restarted file=%s exit=%s", self._file, self._child.returncode)
                 dead, self._child = self._child, self._begin()
             if dead.stdin is not None:
                 dead.stdin.close()
@@ -122,4 +131,8 @@ def main(file: str, number: int, *, keeps: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), keeps="keep" in sys.argv[3:])
+    try:
+        main(sys.argv[1], int(sys.argv[2]), keeps="keep" in sys.argv[3:])
+    except Misuse as error:
+        # It was right when the hub began: what is wrong now is one line, and no traceback.
+        sys.exit(str(error))
