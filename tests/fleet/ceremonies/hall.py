@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -43,6 +44,11 @@ class Hall:
             assert feed is not None
             await runner.cancel(feed, by)
 
+        async def charge(_tenant: str, principal: str, count: int) -> None:
+            await asyncio.sleep(0)
+            self.charged += [principal] * count
+
+        self.charged: list[str] = []
         self.ceremony_store = CeremonyStore(at.store.docs, lambda key: self.scheduler.expect(key))
         self.scheduler = Scheduler(
             at.store,
@@ -50,6 +56,7 @@ class Hall:
             open_task=open_task,
             stop_task=stop_task,
             agents_of=lambda _tenant, _skill: ["desk"],
+            charge=charge,
         )
         api = CeremonyApi(self.ceremony_store, self.scheduler, at.store.clock, lambda _: Fetcher(Egress()))
         at.application.host.api.add(routes_of(api))

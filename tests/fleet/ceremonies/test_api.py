@@ -166,6 +166,7 @@ def test_hb26_a_run_by_hand_has_an_id_a_task_and_a_history() -> None:
         assert (await at.at.get("alice", f"/api/tasks/{run['taskId']}"))["taskId"] == run["taskId"]
         refused = await at.post("alice", "/api/ceremonies/standup/run", None, 409)
         assert refused["code"] == "RUN_OPEN"
+        assert at.charged == ["alice"]
         await at.post("alice", f"/api/tasks/{run['taskId']}/cancel")
         await at.scheduler.tick()
         (run,) = await at.runs("root")

@@ -226,7 +226,9 @@ def test_who_comes_back_to_what_is_forgotten_is_told_so() -> None:
             again.left.set()
             await running
             frames = [json.loads(one.data) for one in again.events]
-            assert [(one["topic"], one["payload"]) for one in frames] == [("bus.gap", {"after": place})] * is_told
+            assert [(one["topic"], one["payload"]) for one in frames] == [
+                ("bus.gap", {"after": place})
+            ] * is_told
         foreign, running = subscribe(at, "stranger", "", **{"last-event-id": early})
         await foreign.until("id: ")
         foreign.left.set()

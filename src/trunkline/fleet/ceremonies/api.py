@@ -25,6 +25,7 @@ from trunkline.fleet.ceremonies.runs import (
     MISSED,
     SKIPPED,
     CeremonyRun,
+    Progress,
     is_over,
     journal_with,
     progress_of,
@@ -167,18 +168,22 @@ class CeremonyApi:
         one = self._own(call)
         now = await self._clock.now()
         targets = self._scheduler.targets(one)
-        await self._scheduler.charge(one, len(targets))
         run = CeremonyRun(id=new_id(), planned=now, targets=targets, by=call.principal.name)
         before = progress_of(await self._scheduler.journals.read(one.tenant, subject(one.id)))
         # The scheduler writes their end down with its next tick.
         over = {each.id for each in before.open if is_over(each, await self._scheduler.heads(one, each))}
 
-        def revise(journal: Journal) -> Journal:
-            known = progress_of(journal)
+        def with_run(known: Progress) -> Progress:
             if reason := refusal(one, [each for each in known.open if each.id not in over]):
                 raise InvalidParams(f"{reason}, so no other begins", field="id", conflict="RUN_OPEN")
-            return journal_with(journal, replace(known, open=(*known.open, run)), [])
+            return replace(known, open=(*known.open, run))
 
+        def revise(journal: Journal) -> Journal:
+            return journal_with(journal, with_run(progress_of(journal)), [])
+
+        # Judged before it is counted, and again where it is written down.
+        with_run(before)
+        await self._scheduler.charge(one, len(targets))
         progress = progress_of(await self._scheduler.journals.change(one.tenant, subject(one.id), revise))
         # From here on it is the scheduler's, which goes on with it wherever this ends.
         self._scheduler.expect(one.key)
