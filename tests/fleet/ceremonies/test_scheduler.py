@@ -13,6 +13,7 @@ from tests.fleet.ceremonies.stage import MINUTE, NOON, Killed, Stage, ceremony, 
 from tests.fleet.stores import Replicas
 from trunkline.errors import InvalidParams, StoreError
 from trunkline.fleet.ceremonies import scheduler as module
+from trunkline.fleet.ceremonies.ceremony import CeremonyChanges, changed_ceremony
 from trunkline.fleet.ceremonies.runs import planned_run
 from trunkline.fleet.ceremonies.scheduler import Fire
 from trunkline.fleet.journal import KIND
@@ -73,6 +74,33 @@ def test_a_planned_moment_opens_a_task() -> None:
         assert ended["status"] == "success" and ended["taskId"] == task_id
 
     alone(work, ceremony(data={"a": 1}))
+
+
+def test_a_clock_that_was_ahead_keeps_no_moment_from_firing_and_none_fires_twice() -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        await hours.pass_to(300 * MINUTE, stage)
+        await stage.end(planned_task(300))
+        await hours.pass_to(300 * MINUTE + 2000, stage)
+        assert set(await stage.opened()) == {planned_task(300)}
+        await hours.pass_to(30_000, stage)
+        for minute in (1, 2, 300, 301):
+            await hours.pass_to(minute * MINUTE + 10, stage)
+            await hours.pass_to(minute * MINUTE + 2000, stage)
+            for task_id in await stage.open_runs():
+                await stage.end(task_id)
+            await hours.pass_to(minute * MINUTE + 4000, stage)
+        assert set(await stage.opened()) == {planned_task(minute) for minute in (1, 2, 300, 301)}
+        assert len(await stage.rows("ended")) == 4
+        changed = changed_ceremony(stage.ceremonies[one.key], CeremonyChanges(schedule="*/2 * * * *"), NOON)
+        stage.ceremonies[one.key] = changed
+        stage.scheduler.expect(one.key)
+        await hours.pass_to(3 * MINUTE, stage)
+        await hours.pass_to(4 * MINUTE, stage)
+        assert planned_task(4) in await stage.opened()
+
+    one = ceremony()
+    alone(work, one)
 
 
 @pytest.mark.parametrize("overlap", ["skip", "queue", "allow"])

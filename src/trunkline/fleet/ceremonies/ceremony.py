@@ -159,7 +159,8 @@ def changed_ceremony(known: Ceremony, changes: CeremonyChanges, now: int) -> Cer
         return made
     if made.form.schedule != known.form.schedule or made.form.timezone != known.form.timezone:
         _check_moment(made, now)
-    return replace(made, since=now)
+    # Later than before also where the clock was set back: who has the later one goes on.
+    return replace(made, since=max(now, known.since + 1))
 
 
 def file_ceremony(raw: Mapping[Any, Any], stem: str) -> Ceremony:

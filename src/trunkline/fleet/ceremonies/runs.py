@@ -6,7 +6,7 @@ follow from it. So each planned moment has one run, whoever dies and however man
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from trunkline.fleet.ceremonies.ceremony import Ceremony
-from trunkline.fleet.ceremonies.schedule import due_moments, planned_id
+from trunkline.fleet.ceremonies.schedule import GRACE_MS, due_moments, planned_id
 from trunkline.fleet.journal import Journal, JournalRow
 from trunkline.log.head import Head
 from trunkline.wire.spellings import plain_state, timestamp
@@ -83,10 +83,22 @@ def planned_run(one: Ceremony, planned: int, targets: tuple[str, ...]) -> Ceremo
     return CeremonyRun(id=planned_id(planned, *one.key), planned=planned, targets=targets)
 
 
+def opened_in(journal: Journal) -> frozenset[str]:
+    """The ids of the runs that a journal has as opened."""
+    return frozenset([row.about["runId"] for row in journal.rows if row.kind == OPENED])
+
+
 def plan(
-    one: Ceremony, known: Progress, now: int, targets: tuple[str, ...]
+    one: Ceremony,
+    known: Progress,
+    now: int,
+    targets: tuple[str, ...],
+    opened: Collection[str] = (),
 ) -> tuple[Progress, list[JournalRow]]:
-    """Judge the moments that have come since the last look; gives what is written down."""
+    """Judge the moments that have come since the last look; gives what is written down.
+
+    Moments that come once more, because the clock was set back, begin no run that was `opened` before.
+    """
     if one.since < known.since:
         # This replica has not heard of the latest change; whoever has goes on.
         return known, []
@@ -94,12 +106,15 @@ def plan(
         known = replace(known, mark=one.mark, since=one.since, cursor=max(known.cursor, one.since or now))
     if not one.form.enabled:
         return known, []
+    if known.cursor > now + GRACE_MS:
+        # The clock was set back. What lies between was judged, but by a time that was wrong.
+        known = replace(known, cursor=now)
     due = due_moments(one.schedule, known.cursor, now, one.form.misfire, one.jitter)
     rows: list[JournalRow] = []
     if due.missed:
         rows.append(JournalRow(now, MISSED, {"count": due.missed, "since": timestamp(due.since)}))
     runs = list(known.open)
-    for planned in due.fires:
+    for planned in [at for at in due.fires if planned_id(at, *one.key) not in opened]:
         reason = refusal(one, runs)
         if reason:
             rows.append(JournalRow(now, SKIPPED, {"plannedAt": timestamp(planned), "reason": reason}))

@@ -26,6 +26,7 @@ from trunkline.fleet.ceremonies.runs import (
     Progress,
     is_over,
     journal_with,
+    opened_in,
     plan,
     progress_of,
     run_item,
@@ -144,7 +145,9 @@ class Scheduler:
         now = await self._store.clock.now()
         due: dict[str, list[Ceremony]] = {}
         for key, one in known.items():
-            if self._next.get(key, 0) <= now and not self._rests(one.tenant):
+            # One that is to be looked at much later was looked at before the clock was set back.
+            is_due = not now < self._next.get(key, 0) <= now + REST_MS
+            if is_due and not self._rests(one.tenant):
                 due.setdefault(one.tenant, []).append(one)
         return now, due
 
@@ -178,7 +181,7 @@ class Scheduler:
         def revise(journal: Journal) -> Journal | None:
             known = progress_of(journal)
             ended, rows = _without_ended(one, known, heads, now, tells=self._tell is not None)
-            planned, further = plan(one, ended, now, targets)
+            planned, further = plan(one, ended, now, targets, opened_in(journal))
             return None if planned == known else journal_with(journal, planned, [*rows, *further])
 
         progress = progress_of(await self.journals.change(one.tenant, subject(one.id), revise))
