@@ -224,6 +224,17 @@ def test_who_has_nothing_left_is_refused_without_the_store_until_there_is_place(
     run(case)
 
 
+def test_a_clock_that_is_set_back_keeps_nobody_waiting_for_the_wrong_time() -> None:
+    async def case(till: Till) -> None:
+        till.tenants["a"] = TenantQuota(requests_per_minute=2)
+        assert [await till.ask() for _ in range(3)] == ["", "", "requests_per_minute 61"]
+        till.now -= 3_600_000
+        till.quotas.check_known("a", "ann")
+        assert [await till.ask() for _ in range(3)] == ["", "", "requests_per_minute 61"]
+
+    run(case)
+
+
 def test_a_flood_of_refusals_is_a_line_a_second(caplog: pytest.LogCaptureFixture) -> None:
     async def case(till: Till) -> None:
         till.tenants["a"] = TenantQuota(requests_per_minute=1)

@@ -58,8 +58,9 @@ class _Minute:
         self.met = self.met_until = 0
 
     def own(self, now: int) -> int:
-        first = (now - _MINUTE_MS) // _SECOND_MS
-        for second in [one for one in self.by_second if one <= first]:
+        # What lies further ahead was counted before the clock was set back.
+        first, last = (now - _MINUTE_MS) // _SECOND_MS, (now + _MINUTE_MS) // _SECOND_MS
+        for second in [one for one in self.by_second if not first < one <= last]:
             del self.by_second[second]
         return self.by_second.total()
 
@@ -100,6 +101,7 @@ class MinuteCounts:
         # Counted before the store is asked: others ask meanwhile.
         self.count(payer, count)
         # What this process let in is all there is, once it is old enough to have seen the whole minute.
+        self._began = min(self._began, now)
         if self._shared or now - self._began < _MINUTE_MS:
             wait_s = await self._wait_s(payer, minute, now, own, limit)
             if wait_s:
@@ -113,7 +115,8 @@ class MinuteCounts:
         minute = self._minutes.get(payer)
         if minute is None or limit != minute.met:
             return 0
-        return max(0, ceil((minute.met_until - self._now()) / _SECOND_MS))
+        left_ms = minute.met_until - self._now()
+        return ceil(left_ms / _SECOND_MS) if 0 < left_ms <= 2 * _MINUTE_MS else 0
 
     def count(self, payer: Payer, count: int) -> None:
         """Count tasks of a payer, or with a number below 0 such as were not opened."""

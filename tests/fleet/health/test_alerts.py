@@ -39,10 +39,12 @@ def test_each_is_said_once_per_cooldown_whoever_sees_it(caplog: pytest.LogCaptur
                 (logs[0], "north", CALM, 14),
                 (logs[1], "north", BAD, 14.9),
                 (logs[1], "north", BAD, 15),
+                # The clock was ahead until now.
+                (logs[1], "north", BAD, -60),
             )
         ]
         everything = ["failure-rate", "daily-cost", "orphaned-skills"]
-        assert said == [everything, [], everything, [], [], everything]
+        assert said == [everything, [], everything, [], [], everything, everything]
         await store.close()
 
     asyncio.run(main())

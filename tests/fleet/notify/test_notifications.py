@@ -194,6 +194,10 @@ def test_a_flood_is_told_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len((await told.look(one))[0]) == 2
         told.later_ms = 61_000
         assert len((await told.look(one))[0]) == 3
+        # Whose clock was ahead does not wait for the wrong time.
+        for count, told.later_ms in ((4, 7_200_000), (5, 7_200_000), (6, 0)):
+            await at.send("alice", "ask")
+            assert len((await told.look(one))[0]) == count
 
     told(work, monkeypatch)
 

@@ -105,7 +105,7 @@ class AlertLog:
         limits = self._limits(tenant)
         for alert in alerts_of(found, limits):
             doc = await self._docs.get(tenant, KIND, alert.kind)
-            if doc is not None and now - int(doc.body) < limits.cooldown_ms:
+            if doc is not None and abs(now - int(doc.body)) < limits.cooldown_ms:
                 continue
             rev = 0 if doc is None else doc.rev
             if self._raised is not None:

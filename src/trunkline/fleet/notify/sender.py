@@ -137,7 +137,7 @@ class NoticeSender:
     def _may(self, name: str, now: int) -> bool:
         """Whether a receiver has not been told too much lately; counts it then."""
         told = self._told[name]
-        if len(told) == PER_MINUTE and told[0] > now - MINUTE_MS:
+        if len(told) == PER_MINUTE and abs(now - told[0]) < MINUTE_MS:
             return False
         told.append(now)
         return True

@@ -187,7 +187,7 @@ class TaskUpdates:
 
     def _may(self, name: str, now: int) -> bool:
         told = self._told[name]
-        if len(told) == PER_MINUTE and told[0] > now - MINUTE_MS:
+        if len(told) == PER_MINUTE and abs(now - told[0]) < MINUTE_MS:
             return False
         told.append(now)
         return True

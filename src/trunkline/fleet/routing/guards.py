@@ -46,8 +46,8 @@ class Guards:
     async def _judged(self, tenant: str, one: Standing, last: int, now: int) -> Standing:
         if one.excluded:
             return one
-        left = last + round(one.cooldown_s * 1000) - now
-        if one.cooldown_s and left > 0:
+        left = _left(one, last, now)
+        if left:
             return replace(one, excluded=f"it cools down for {left / 1000:.1f} s more", cools=True)
         if one.concurrency is not None and (count := await self._in_work(tenant, one.agent)) >= 0:
             if count >= one.concurrency:
@@ -67,7 +67,7 @@ class Guards:
         def revise(journal: Journal) -> Journal | None:
             nonlocal is_taken
             known = _read(journal)
-            is_taken = known.get(_key(subject), 0) + round(winner.cooldown_s * 1000) <= now
+            is_taken = not _left(winner, known.get(_key(subject), 0), now)
             if not is_taken:
                 return None
             known.pop(_key(subject), None)
@@ -97,10 +97,15 @@ class Storm:
             self._told.pop(oldest, None)
         seen.append(now)
         is_storm = len(seen) == STORM and seen[0] > now - WINDOW_MS
-        if not is_storm or now < self._told.get(kind, now - QUIET_MS) + QUIET_MS:
+        if not is_storm or abs(now - self._told.get(kind, 0)) < QUIET_MS:
             return False
         self._told[kind] = now
         return True
+
+
+def _left(one: Standing, last: int, now: int) -> int:
+    """How much is left of a cooldown; nothing if it begins much later, by a clock that was ahead then."""
+    return max(0, round(one.cooldown_s * 1000) - abs(now - last))
 
 
 def _subject_of(skill: str) -> str:
