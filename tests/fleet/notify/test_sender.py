@@ -92,3 +92,41 @@ def test_replicas_tell_each_receiver_once(replicas: Replicas) -> None:
             assert notice_store.notices == []
 
     replicas.run(work, count=2)
+
+
+class Hanging:
+    """A receiver that never answers."""
+
+    def __init__(self) -> None:
+        self.is_asked = asyncio.Event()
+
+    async def tell(self, said: NoticeText) -> str:
+        self.is_asked.set()
+        await asyncio.Event().wait()
+        return said.id
+
+
+def test_a_receiver_that_hangs_delays_no_other() -> None:
+    async def work(store: Store) -> None:
+        questions, hanging, good = Questions(), Hanging(), Slow()
+        links = AnswerLinks(None, lambda: "", now_ms)
+        notice_store = NoticeStore(store, questions.asking, lambda: sender.woken.set())
+        sender = NoticeSender(
+            notice_store,
+            cast("Inbox", cast("Any", questions)),
+            RECEIVERS,
+            {"first": hanging, "second": good},
+            links=links,
+            now_ms=now_ms,
+        )
+        running = asyncio.create_task(sender.run())
+        await notice_store.settle(msgspec.msgpack.encode([("default", "t0")]), 1)
+        await hanging.is_asked.wait()
+        await notice_store.settle(msgspec.msgpack.encode([("default", f"t{n}") for n in range(TASKS)]), 2)
+        async with asyncio.timeout(20):
+            while len(good.heard) < TASKS:
+                await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    Replicas("memory:").run(work)

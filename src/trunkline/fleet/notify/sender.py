@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 
 from trunkline.clock import wait_event
@@ -30,6 +30,7 @@ from trunkline.wire.spellings import timestamp
 log = logging.getLogger("trunkline.fleet")
 # How long an attempt may take; the next one is due later than that.
 ATTEMPT_S = 30.0
+# How much one receiver is told at once.
 TOGETHER = 8
 # What one receiver is told in a minute at most; the rest waits.
 PER_MINUTE = 60
@@ -62,49 +63,64 @@ class NoticeSender:
         self._callers = callers
         self._now = now_ms
         self._closed = closed
-        self._places = asyncio.Semaphore(TOGETHER)
         self._told: dict[str, deque[int]] = {one.name: deque(maxlen=PER_MINUTE) for one in receivers}
         self.woken = asyncio.Event()
 
     async def run(self) -> None:
-        """Tell what is due, until cancelled."""
+        """Tell what is due, until cancelled: a receiver that takes long, or hangs, delays no other."""
         sweep_at = 0.0
         loop = asyncio.get_running_loop()
-        while True:
-            self.woken.clear()
-            try:
+        working: dict[str, asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self.woken.clear()
                 if loop.time() >= sweep_at:
-                    await self._notice_store.sweep(self._now())
+                    await self._tried(self._notice_store.sweep(self._now()))
                     sweep_at = loop.time() + SWEEP_S
-                await self.tell_due()
-            except StoreError as error:
-                log.warning("notify.stopped error=%s", error)
-            await wait_event(self.woken, self._pause_s())
+                for name, turn in self._turns().items():
+                    if name not in working or working[name].done():
+                        working[name] = group.create_task(self._tried(turn()))
+                await wait_event(self.woken, self._pause_s())
 
     async def tell_due(self) -> None:
         """Tell everything that is due now, once."""
-        now = self._now()
-        due = [
-            self._tell(*key, receiver)
-            for key, receiver in self._waiting(now)
-            if self._may(receiver.name, now)
-        ]
-        asked = [self._ask_caller(*key) for key, notice in self._open_notices() if notice.waits_for_caller]
-        for outcome in await asyncio.gather(*asked, *due, return_exceptions=True):
-            if isinstance(outcome, BaseException):
-                raise outcome
+        await _all_of([turn() for turn in self._turns().values()])
 
-    def _waiting(self, now: int) -> list[tuple[Key, NoticeReceiver]]:
-        """What is due now for whom; tenants take turns, so that the flood of one holds up no other."""
-        turns: Counter[tuple[str, str]] = Counter()
-        found: list[tuple[int, Key, NoticeReceiver]] = []
+    async def _tried(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except StoreError as error:
+            log.warning("notify.stopped error=%s", error)
+
+    def _turns(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """What each receiver is told in its turn, by its name; the callers of tasks have one too."""
+        of_receivers = {one.name: partial(self._turn, one) for one in self._receivers}
+        return {CALLER: self._turn_of_callers, **of_receivers}
+
+    async def _turn(self, receiver: NoticeReceiver) -> None:
+        now, places = self._now(), asyncio.Semaphore(TOGETHER)
+
+        async def tell(key: Key) -> None:
+            async with places:
+                await self._tell(*key, receiver)
+
+        due = [tell(key) for key in self._waiting(receiver, now) if self._may(receiver.name, now)]
+        await _all_of(due)
+
+    async def _turn_of_callers(self) -> None:
+        open_notices = self._open_notices()
+        await _all_of([self._ask_caller(*key) for key, notice in open_notices if notice.waits_for_caller])
+
+    def _waiting(self, receiver: NoticeReceiver, now: int) -> list[Key]:
+        """What a receiver is to be told now; tenants take turns: the flood of one holds up no other."""
+        turns: Counter[str] = Counter()
+        found: list[tuple[int, Key]] = []
         for key, notice in self._open_notices():
-            for receiver in self._receivers:
-                at = notice.due_at(key[0], receiver)
-                if at is not None and at <= now:
-                    turns[key[0], receiver.name] += 1
-                    found.append((turns[key[0], receiver.name], key, receiver))
-        return [(key, receiver) for _, key, receiver in sorted(found, key=lambda one: one[0])]
+            at = notice.due_at(key[0], receiver)
+            if at is not None and at <= now:
+                turns[key[0]] += 1
+                found.append((turns[key[0]], key))
+        return [key for _, key in sorted(found, key=lambda one: one[0])]
 
     def _open_notices(self) -> list[tuple[Key, Notice]]:
         return [(key, notice) for key, notice in self._notice_store.notices if key[0] not in self._closed]
@@ -143,19 +159,18 @@ class NoticeSender:
         return True
 
     async def _tell(self, tenant: str, doc_id: str, receiver: NoticeReceiver) -> None:
-        async with self._places:
-            said = await self._text(tenant, doc_id, receiver)
-            if said is None or not await self._begin(tenant, doc_id, receiver):
-                return
-            trouble = await self._attempt(receiver, said)
-            if not trouble:
-                await self._notice_store.change(tenant, doc_id, partial(_ended, receiver.name))
-                log.info("notify.told receiver=%s id=%s", receiver.name, said.id)
-                return
-            known = self._notice_store.mirror.documents.get((tenant, doc_id))
-            attempts = ATTEMPTS if known is None else known.value.told[receiver.name].attempts
-            level = logging.ERROR if attempts >= ATTEMPTS else logging.WARNING
-            log.log(level, "notify.failed receiver=%s attempt=%d reason=%s", receiver.name, attempts, trouble)
+        said = await self._text(tenant, doc_id, receiver)
+        if said is None or not await self._begin(tenant, doc_id, receiver):
+            return
+        trouble = await self._attempt(receiver, said)
+        if not trouble:
+            await self._notice_store.change(tenant, doc_id, partial(_ended, receiver.name))
+            log.info("notify.told receiver=%s id=%s", receiver.name, said.id)
+            return
+        known = self._notice_store.mirror.documents.get((tenant, doc_id))
+        attempts = ATTEMPTS if known is None else known.value.told[receiver.name].attempts
+        level = logging.ERROR if attempts >= ATTEMPTS else logging.WARNING
+        log.log(level, "notify.failed receiver=%s attempt=%d reason=%s", receiver.name, attempts, trouble)
 
     async def _begin(self, tenant: str, doc_id: str, receiver: NoticeReceiver) -> bool:
         """Write an attempt down; whether it is ours to make."""
@@ -195,6 +210,13 @@ class NoticeSender:
         if receiver.link:
             link = self._links.make(tenant, doc_id, item.question, receiver.name, state.deadline or 0)
         return question_text(id, tenant, item, link)
+
+
+async def _all_of(work: Iterable[Awaitable[None]]) -> None:
+    """Do all of it, whatever becomes of a part; the first failure is raised in the end."""
+    for outcome in await asyncio.gather(*work, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
 
 
 def _ended(name: str, known: Notice | None) -> Notice | None:
