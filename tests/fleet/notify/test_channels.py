@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import sys
+from threading import Event
 from typing import Any
 
 import msgspec
@@ -89,6 +90,35 @@ def test_apprise_tells_by_its_urls(desk: Desk, caplog: pytest.LogCaptureFixture)
         [NoticeReceiver(name="a", apprise="json://x"), NoticeReceiver(name="b", webhook="http://x")],
         dict[str, str]().get,
     )
+
+
+@pytest.mark.filterwarnings(IGNORED)
+def test_what_apprise_waits_for_ends_with_the_attempt(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("apprise")
+    begin, is_asked, is_left = asyncio.create_subprocess_exec, Event(), Event()
+    begun: list[asyncio.subprocess.Process] = []
+
+    async def noted(*command: str, **how: Any) -> asyncio.subprocess.Process:
+        begun.append(await begin(*command, **how))
+        return begun[0]
+
+    async def main() -> None:
+        telling = asyncio.create_task(channel.tell(SAID))
+        assert await asyncio.to_thread(is_asked.wait, 30)
+        telling.cancel()
+        await asyncio.wait([telling])
+
+    def wait(method: str, path: str, body: bytes) -> bytes:
+        is_asked.set()
+        is_left.wait(30)
+        return b""
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", noted)
+    desk.answer = wait
+    channel = AppriseChannel(f"json://{desk.place}/told")
+    asyncio.run(main())
+    is_left.set()
+    assert [one.returncode for one in begun] == [-9]
 
 
 def test_without_its_extra_a_receiver_names_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ class Listener:
             if len(self.events) >= count:
                 self.heard.set()
 
-        members = {"keep_alive_s": 60.0, **self.members}
+        members: dict[str, Any] = {"keep_alive_s": 60.0, **self.members}
         await TopicSubscription(self.store.log, reader, "north", place, **members).serve(
             receive, SseWriter(send)
         )

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
@@ -19,6 +22,7 @@ from trunkline.run.notification import Sign
 
 log = logging.getLogger("trunkline.fleet")
 _SUCCESS = 2
+_APPRISE = Path(__file__).with_name("apprise_process.py")
 
 
 class Channel(Protocol):
@@ -91,11 +95,22 @@ class AppriseChannel:
             raise Misuse("apprise is not installed: pip install 'trunkline[notify]'") from None
         # Its lines would show more of the address than ours.
         logging.getLogger("apprise").propagate = False
-        self._apprise: Any = apprise.Apprise()
-        if not self._apprise.add(url):
+        known: Any = apprise.Apprise()
+        if not known.add(url):
             raise Misuse("apprise does not know such a URL")
+        self._url = url
 
     async def tell(self, said: NoticeText) -> str:
-        """Tell it, in a thread: apprise waits for the network."""
-        is_told = await asyncio.to_thread(self._apprise.notify, title=said.title, body=said.text)
-        return "" if is_told else "refused"
+        """Tell it, by a process that ends when this is cancelled."""
+        given = msgspec.json.encode([self._url, said.title, said.text])
+        # Not by `-m`, which would load this package; what it writes could show the address.
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-P", _APPRISE, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL
+        )
+        try:
+            await process.communicate(given)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        return "" if process.returncode == 0 else "refused"
