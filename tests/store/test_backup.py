@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from tests.conformance.store.given import AT, A, Author, B, delta, status, submitted, task
 from tests.store.conftest import AT as NOW
-from trunkline.errors import Misuse
+from trunkline.errors import Misuse, StoreError
 from trunkline.log import events as ev
 from trunkline.log.fold import fold
 from trunkline.store import backup
@@ -85,13 +86,13 @@ def test_documents_go_with_the_logs_as_far_as_they_may_leave(run, store, other):
         await store.docs.put(A, "cursor", "one", b"7", 0)
         data = b"".join([lines async for lines in export(store, "1", None, {"memo": shown})])
         of_b = b"".join([lines async for lines in export(store, "1", B, {"memo": shown})])
-        done = [await restore(other, lines_of(data), ["memo"]) for _ in range(2)]
+        done = [await restore(other, lines_of(data), {"memo": shown}) for _ in range(2)]
         kept = (await other.docs.get(A, "memo", "one")).body
         await other.docs.put(B, "memo", "one", b"{}", 1)
         with pytest.raises(
             Misuse, match="line 3: the document 'one' of kind memo is here already and differs"
         ):
-            await restore(other, lines_of(data), ["memo"])
+            await restore(other, lines_of(data), {"memo": shown})
         return data, of_b, done, kept
 
     data, of_b, done, kept = run(case())
@@ -175,6 +176,12 @@ FIRST = b'{"tenant":"a","task":"t1","seq":1,"at":5,"event":{"kind":"submitted","
 NEXT = b'{"tenant":"a","task":"t1","seq":2,"at":5,"event":{"kind":"replied","message":{"messageId":"m"}}}\n'
 
 
+def memo(tenant, body):
+    """A document that is an object."""
+    msgspec.json.decode(body, type=dict)
+    return tenant, body
+
+
 @pytest.mark.parametrize(
     ("lines", "complaint"),
     [
@@ -185,6 +192,11 @@ NEXT = b'{"tenant":"a","task":"t1","seq":2,"at":5,"event":{"kind":"replied","mes
         ([HEAD, b'{"document":"odd","tenant":"a","id":"x","body":{}}\n'], "kind 'odd' are not imported"),
         ([HEAD, b'{"document":"memo","tenant":"a","id":"x"}\n'], "line 2: .*`body`"),
         ([HEAD, b'{"document":"memo","tenant":"a","id":"\\u0000","body":{}}\n'], "line 2: .*printable"),
+        ([HEAD, b'{"document":"memo","tenant":"a","id":"x","body":5}\n'], "line 2: Expected `object`, got `int`; the doc"),
+        ([HEAD, FIRST.replace(b'"c"', b"[" * 9999)], "line 2: maximum recursion depth"),
+        ([HEAD, b'{"document":"memo","tenant":"a","id":"x","body":' + b"[" * 9999], "line 2: maximum recursion depth"),
+        ([b'{"x":' + b"[" * 9999], "line 1: an export begins with"),
+        ([HEAD, FIRST.replace(b'"at":5', b'"at":253402300800000')], "line 2: Expected `int` <= 253402300799999"),
         ([HEAD, FIRST, NEXT[:40]], "line 3: Input data was truncated"),
         ([HEAD, FIRST, b"\n"], "line 3: Input data was truncated"),
         ([HEAD, FIRST, b"null\n"], "line 3: Expected `object`, got `null`"),
@@ -208,10 +220,20 @@ NEXT = b'{"tenant":"a","task":"t1","seq":2,"at":5,"event":{"kind":"replied","mes
 def test_a_damaged_line_is_named_and_nothing_of_its_task_is_written(run, other, lines, complaint):
     async def case():
         with pytest.raises(Misuse, match=complaint):
-            await restore(other, lines, ["memo"])
+            await restore(other, lines, {"memo": memo})
         return await other.log.tail("")
 
     assert run(case())[0] == []
+
+
+def test_a_damaged_document_of_the_store_is_named(run, store):
+    async def case():
+        await store.docs.put(A, "memo", "one", b"5", 0)
+        with pytest.raises(StoreError, match="the document 'one' of kind memo is damaged"):
+            async for _ in export(store, "1", None, {"memo": memo}):
+                pass
+
+    run(case())
 
 
 def test_an_export_of_nothing(run, store, other):

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import msgspec
 import typer
@@ -21,13 +21,15 @@ from trunkline.cli.admin import TASKS, Operator, opened_store, settings_for, spa
 from trunkline.cli.configuration import write_private
 from trunkline.cli.parsing import Commands, StoreUrl
 from trunkline.errors import Misuse
-from trunkline.fleet.catalogue.documents import ENTRY_KIND, OVERRIDE_KIND, KeptEntry
+from trunkline.fleet.catalogue.documents import ENTRY_KIND, OVERRIDE_KIND, KeptEntry, KeptOverride
 from trunkline.fleet.ceremonies.ceremony_store import KIND as CEREMONY_KIND
+from trunkline.fleet.ceremonies.ceremony_store import StoredCeremony
 from trunkline.fleet.journal import KIND as JOURNAL_KIND
+from trunkline.fleet.journal import Journal
 from trunkline.flow.definition.document import WORKFLOW_ID_KIND, WORKFLOW_KIND
 from trunkline.gateway.audit import KIND as AUDIT_KIND
 from trunkline.gateway.audit import AuditRow
-from trunkline.gateway.model.notes import NOTES, TODOS
+from trunkline.gateway.model.notes import NOTES, TODOS, Note
 from trunkline.gateway.tenants import KIND as TENANT_KIND
 from trunkline.gateway.tenants import Tenant
 from trunkline.log.ids import is_task_id
@@ -41,8 +43,14 @@ from trunkline.store.url import shown
 commands = Commands()
 
 
-def _whole(tenant: str, body: bytes) -> tuple[str, bytes]:
-    return tenant, body
+def _whole(kind: Any) -> Shown:
+    """Documents of a tenant, which leave as they are."""
+
+    def whose(tenant: str, body: bytes) -> tuple[str, bytes]:
+        msgspec.json.decode(body, type=kind)
+        return tenant, body
+
+    return whose
 
 
 def _unsealed(tenant: str, body: bytes) -> tuple[str, bytes]:
@@ -71,12 +79,12 @@ _KINDS: dict[str, Shown] = {
     TENANT_KIND: _of(Tenant, "id"),
     AUDIT_KIND: _of(AuditRow),
     ENTRY_KIND: _unsealed,
-    OVERRIDE_KIND: _whole,
-    CEREMONY_KIND: _whole,
-    JOURNAL_KIND: _whole,
-    NOTES: _whole,
-    TODOS: _whole,
-    WORKFLOW_KIND: _whole,
+    OVERRIDE_KIND: _whole(KeptOverride),
+    CEREMONY_KIND: _whole(StoredCeremony),
+    JOURNAL_KIND: _whole(Journal),
+    NOTES: _whole(tuple[Note, ...]),
+    TODOS: _whole(tuple[Note, ...]),
+    WORKFLOW_KIND: _whole(dict[str, Any]),
     WORKFLOW_ID_KIND: _quoted,
 }
 

@@ -14,9 +14,10 @@ from typing import Annotated, NoReturn, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from trunkline.errors import Conflict, Misuse
+from trunkline.errors import Conflict, Misuse, StoreError
 from trunkline.log import encoding
 from trunkline.log import events as ev
+from trunkline.log.encoding import DECODE_ERRORS
 from trunkline.log.fold import State
 from trunkline.log.head import head_after
 from trunkline.log.ids import is_task_id
@@ -26,6 +27,8 @@ from trunkline.store.check import AFTER_END, every_task
 # Of format 1 were exports without documents.
 FORMAT = 2
 PAGE = 2000
+# No time later than this can be told: the last millisecond of the year 9999.
+LAST_MOMENT = 253_402_300_799_999
 APPEND_EVENTS = 500
 APPEND_BYTES = 1 << 20
 WAVE_TASKS = 32
@@ -49,7 +52,7 @@ class _Line(Struct, forbid_unknown_fields=True):
     tenant: Annotated[str, Meta(min_length=1)]
     task: str
     seq: Annotated[int, Meta(ge=1)]
-    at: Annotated[int, Meta(ge=0)]
+    at: Annotated[int, Meta(ge=0, le=LAST_MOMENT)]
     event: msgspec.Raw
 
 
@@ -89,7 +92,10 @@ async def export(
         while documents := await store.docs.list_all(kind, after, PAGE):
             after = (documents[-1].tenant, documents[-1].id)
             for one in documents:
-                whose, body = shown(one.tenant, one.body)
+                try:
+                    whose, body = shown(one.tenant, one.body)
+                except DECODE_ERRORS as error:
+                    raise StoreError(f"the document {one.id!r} of kind {kind} is damaged: {error}") from error
                 if tenant is None or whose == tenant:
                     line = _DocumentLine(kind, one.tenant, one.id, msgspec.Raw(body))
                     yield _encode(line) + b"\n"
@@ -109,16 +115,20 @@ def _written(tenant: str, task_id: str, recorded: ev.Recorded) -> bytes:
 
 
 async def restore(
-    store: Store, lines: Iterable[bytes], kinds: Iterable[str] = (), texts: Collection[str] = ()
+    store: Store,
+    lines: Iterable[bytes],
+    kinds: Mapping[str, Shown] | None = None,
+    texts: Collection[str] = (),
 ) -> Restored:
     """Write the lines of an export into a store; what is there already, event for event, is skipped.
 
-    Documents of the kinds in `texts` are no JSON in the store, and strings in the lines.
+    A document that could not be exported again is damaged. Those of the kinds in `texts` are no JSON in the
+    store, and strings in the lines.
 
     Raises:
         Misuse: a line is damaged, or a task or document is there and differs. What is before it is written.
     """
-    carried = frozenset(kinds)
+    carried = kinds or {}
     done = Restored()
     wave: list[_TaskLines] = []
     try:
@@ -165,7 +175,7 @@ def _groups(lines: Iterable[bytes]) -> Iterable[_TaskLines | tuple[int, _Documen
 def _check_header(text: bytes) -> None:
     try:
         header = msgspec.json.decode(text, type=_BackupHeader)
-    except msgspec.MsgspecError:
+    except DECODE_ERRORS:
         raise Misuse('line 1: an export begins with {"trunkline":…,"format":2}') from None
     if not 1 <= header.format <= FORMAT:
         raise Misuse(
@@ -176,7 +186,7 @@ def _check_header(text: bytes) -> None:
 def _decoded(number: int, text: bytes | msgspec.Raw, kind: type[T], lost: str) -> T:
     try:
         return msgspec.json.decode(text, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except DECODE_ERRORS as error:
         raise Misuse(f"line {number}: {error}; {lost}") from None
 
 
@@ -195,11 +205,15 @@ def _document(number: int, text: bytes) -> _DocumentLine:
 
 
 async def _write_document(
-    store: Store, number: int, line: _DocumentLine, kinds: frozenset[str], done: Restored
+    store: Store, number: int, line: _DocumentLine, kinds: Mapping[str, Shown], done: Restored
 ) -> None:
     body = bytes(line.body)
     if line.document not in kinds:
         raise Misuse(f"line {number}: documents of kind {line.document!r} are not imported here")
+    try:
+        kinds[line.document](line.tenant, body)
+    except DECODE_ERRORS as error:
+        raise Misuse(f"line {number}: {error}; {_NO_DOCUMENT}") from None
     known = await store.docs.get(line.tenant, line.document, line.id)
     if known is None:
         await store.docs.put(line.tenant, line.document, line.id, body, 0)
@@ -217,7 +231,7 @@ def _take(group: _TaskLines, number: int, line: _Line) -> None:
     state = group.state
     try:
         event = encoding.decode_one(line.event)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except DECODE_ERRORS as error:
         _refuse(number, f"task {line.task}, event {line.seq}: {error}")
     if line.seq - ev.span(event) != state.seq or line.seq <= state.seq:
         _refuse(number, f"task {line.task}: event {line.seq} does not follow {state.seq}")

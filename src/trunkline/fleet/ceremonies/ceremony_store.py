@@ -20,7 +20,9 @@ KIND = "ceremony"
 TENANT_LIMIT = 1000
 
 
-class _StoredCeremony(Struct, frozen=True):
+class StoredCeremony(Struct, frozen=True):
+    """A ceremony as its document has it."""
+
     form: CeremonyForm
     since: int
 
@@ -91,7 +93,7 @@ class CeremonyStore:
                 f"a tenant has at most {TENANT_LIMIT} ceremonies; delete one first", conflict="CEREMONY_LIMIT"
             )
         known = None if fresh else self.mirror.documents.get(one.key)
-        body = msgspec.json.encode(_StoredCeremony(one.form, one.since))
+        body = msgspec.json.encode(StoredCeremony(one.form, one.since))
         try:
             await self.mirror.put(one.tenant, one.id, body, expected_rev=0 if known is None else known.rev)
         except Conflict:
@@ -117,14 +119,14 @@ def taken(ceremony_id: str) -> InvalidParams:
     )
 
 
-def _ceremony(tenant: str, stored: _StoredCeremony) -> Ceremony:
+def _ceremony(tenant: str, stored: StoredCeremony) -> Ceremony:
     # Earlier versions took channels of the operator's machine from every tenant.
     form = stored.form if tenant == DEFAULT_TENANT else replace(stored.form, notify_channel="")
     return Ceremony(tenant=tenant, form=form, owner="api", since=stored.since)
 
 
-def _decode(doc: Doc) -> _StoredCeremony:
+def _decode(doc: Doc) -> StoredCeremony:
     try:
-        return msgspec.json.decode(doc.body, type=_StoredCeremony)
+        return msgspec.json.decode(doc.body, type=StoredCeremony)
     except msgspec.MsgspecError as error:
         raise StoreError(f"the ceremony {doc.id} cannot be read: {error}") from error
