@@ -277,7 +277,7 @@ def test_a_round_trip(command: Command, filled: Path, tmp_path: Path) -> None:
     assert command("check", "--store", "sqlite:///copy.db")[0] == 0
     code, out, _ = command("export", "--tenant", "tenant-b")
     lines = [json.loads(line) for line in out.splitlines()]
-    assert (code, lines[0]["format"]) == (0, 2)
+    assert (code, lines[0]["format"], lines.pop()["end"]) == (0, 3, len(lines))
     assert {(line["tenant"], line["task"]) for line in lines[1:]} == {("tenant-b", "long")}
     assert [line["seq"] for line in lines[1:]] == list(range(1, 23))
 
@@ -365,7 +365,7 @@ def test_beside_a_server(command: Command, tmp_path: Path) -> None:
             assert reason in said
         agent.close()
     lines = [json.loads(line) for line in (tmp_path / "live.jsonl").read_text().splitlines()]
-    assert {line["task"] for line in lines[1:]} == sent
+    assert {line["task"] for line in lines[1:-1]} == sent
 
 
 # PostgreSQL

@@ -35,7 +35,7 @@ def test_the_store_commands(tmp_path: Path, trunkline: Run) -> None:
     assert asked in said["waiting"]
     assert said["prune"] == "forgotten  0\ncompacted  0\n"
     assert said["import"].startswith("imported   2 tasks, ")
-    header, *events = [json.loads(line) for line in said["export"].splitlines()]
-    assert header["format"] == 2
+    header, *events, _ = [json.loads(line) for line in said["export"].splitlines()]
+    assert header["format"] == 3
     assert {event["task"] for event in events} == {sent, asked}
     assert trunkline("store", "migrate", "--store", "sqlite:///tasks.db")[1].endswith("up to date\n")

@@ -70,8 +70,9 @@ def test_a_round_trip_gives_the_same_bytes(run, store, other):
 
     data, done, again = run(case())
     assert again == data
-    assert lines_of(data)[0] == b'{"trunkline":"1.2.3","format":2}\n'
-    assert done == Restored(tasks=53, events=len(lines_of(data)) - 1)
+    assert lines_of(data)[0] == b'{"trunkline":"1.2.3","format":3}\n'
+    assert lines_of(data)[-1] == b'{"end":%d}\n' % (len(lines_of(data)) - 1)
+    assert done == Restored(tasks=53, events=len(lines_of(data)) - 2)
     assert b'"seq":81,"at":1800000000039,"event":{"kind":"compacted","count":80}}\n' in data
     assert b'"event":{"kind":"later","x":[1, 2]}}\n' in data
 
@@ -97,7 +98,7 @@ def test_documents_go_with_the_logs_as_far_as_they_may_leave(run, store, other):
 
     data, of_b, done, kept = run(case())
     assert kept == b'{"x":""}' and b"secret" not in data and b"cursor" not in data
-    assert lines_of(of_b)[1:] == lines_of(data)[2:]
+    assert lines_of(of_b)[1:-1] == lines_of(data)[2:-1]
     assert done == [Restored(documents=2), Restored(skipped=2)]
 
 
@@ -111,8 +112,10 @@ def test_one_tenant_alone(run, store):
         return lines_of(await exported(store, B)), lines_of(await exported(store, "nobody"))
 
     some, none = run(case())
-    assert [line.partition(b',"seq"')[0] for line in some[1:]] == [b'{"tenant":"tenant-b","task":"other"'] * 2
-    assert len(none) == 1
+    assert [line.partition(b',"seq"')[0] for line in some[1:-1]] == [
+        b'{"tenant":"tenant-b","task":"other"'
+    ] * 2
+    assert len(none) == 2
 
 
 def test_what_ran_is_an_orphan_of_the_new_store(run, store, other):
@@ -131,8 +134,8 @@ def test_what_is_there_already_is_skipped_and_what_was_cut_goes_on(run, store, o
         lines = lines_of(data)
         # The first import got as far as the middle of the second task.
         cut = next(place for place, line in enumerate(lines) if b'"long"' in line) + 2
-        assert await restore(other, lines[:cut]) == Restored(tasks=2, events=cut - 1)
-        assert await restore(other, lines) == Restored(tasks=52, events=len(lines) - 1 - cut + 1, skipped=1)
+        assert await restore(other, [HEAD, *lines[1:cut]]) == Restored(tasks=2, events=cut - 1)
+        assert await restore(other, lines) == Restored(tasks=52, events=len(lines) - 1 - cut, skipped=1)
         assert await restore(other, lines) == Restored(skipped=53)
         return data, await exported(other)
 
@@ -154,8 +157,8 @@ def test_another_task_of_the_same_name_is_refused(run, store, other):
         assert len(await other.log.read(A, "t1")) == 2
         await Author(other, "t3").append(submitted(), status(), DONE)
         with pytest.raises(Misuse, match="line 3: task t3 is here already and differs from event 3 on"):
-            longer = [line.replace(b'"t1"', b'"t3"') for line in lines[:3]]
-            await restore(other, longer)
+            longer = [line.replace(b'"t1"', b'"t3"') for line in lines[1:3]]
+            await restore(other, [HEAD, *longer])
         return fold("t2", await other.log.read(A, "t2")).state
 
     assert run(case()) is TaskState.FAILED
@@ -171,7 +174,7 @@ def test_an_id_of_another_tenant_is_taken(run, store, other):
     run(case())
 
 
-HEAD = b'{"trunkline":"1","format":2}\n'
+HEAD, WHOLE = b'{"trunkline":"1","format":2}\n', b'{"trunkline":"1","format":3}\n'
 FIRST = b'{"tenant":"a","task":"t1","seq":1,"at":5,"event":{"kind":"submitted","message":{"messageId":"m"},"context_id":"c","owner":"o","node":"n"}}\n'
 NEXT = b'{"tenant":"a","task":"t1","seq":2,"at":5,"event":{"kind":"replied","message":{"messageId":"m"}}}\n'
 
@@ -188,7 +191,12 @@ def memo(tenant, body):
         ([], "line 1: an export begins with"),
         ([FIRST], "line 1: an export begins with"),
         ([b"[]\n"], "line 1: an export begins with"),
-        ([b'{"trunkline":"9","format":3}\n'], "line 1: format 3 is not known here, only 1 to 2; upgrade"),
+        ([b'{"trunkline":"9","format":4}\n'], "line 1: format 4 is not known here, only 1 to 3; upgrade"),
+        ([WHOLE, FIRST], "line 2: the export is not whole, or two are in one; nothing of this task"),
+        ([WHOLE], "line 1: the export is not whole"),
+        ([WHOLE, FIRST, b'{"end":3}\n'], "line 3: the export is not whole"),
+        ([WHOLE, FIRST, b'{"end":2}\n', FIRST], "line 3: the export is not whole, or two are in one"),
+        ([WHOLE, FIRST, b'{"end":'], "line 3: Input data was truncated"),
         ([HEAD, b'{"document":"odd","tenant":"a","id":"x","body":{}}\n'], "kind 'odd' are not imported"),
         ([HEAD, b'{"document":"memo","tenant":"a","id":"x"}\n'], "line 2: .*`body`"),
         ([HEAD, b'{"document":"memo","tenant":"a","id":"\\u0000","body":{}}\n'], "line 2: .*printable"),

@@ -1,4 +1,4 @@
-"""A store as JSON lines, out and in: a header, documents, then one event a line, task after task.
+"""A store as JSON lines, out and in: a header, documents, one event a line, task after task, and an end.
 
 Heads are folded from the logs; deliveries stay where they are. Which kinds of documents are carried, and what
 of them may leave, says whoever asks.
@@ -23,9 +23,10 @@ from trunkline.log.head import head_after
 from trunkline.log.ids import is_task_id
 from trunkline.store.base import Store
 from trunkline.store.check import AFTER_END, every_task
+from trunkline.store.records import TenantDoc
 
-# Of format 1 were exports without documents.
-FORMAT = 2
+# Of format 1 were exports without documents, of format 2 those without an end.
+FORMAT = 3
 PAGE = 2000
 # No time later than this can be told: the last millisecond of the year 9999.
 LAST_MOMENT = 253_402_300_799_999
@@ -35,7 +36,7 @@ WAVE_TASKS = 32
 WAVE_BYTES = 4 << 20
 
 _encode = msgspec.json.Encoder().encode
-_DOCUMENT = b'{"document":'
+_DOCUMENT, _END = b'{"document":', b'{"end":'
 _NO_TASK = "nothing of this task was written"
 _NO_DOCUMENT = "the document was not written"
 T = TypeVar("T")
@@ -46,6 +47,12 @@ Shown = Callable[[str, bytes], tuple[str, bytes]]
 class _BackupHeader(Struct):
     trunkline: str
     format: int
+
+
+class _EndLine(Struct, forbid_unknown_fields=True):
+    """The last line: without it, what is torn between two lines would be taken for the whole."""
+
+    end: int
 
 
 class _Line(Struct, forbid_unknown_fields=True):
@@ -87,16 +94,15 @@ async def export(
 ) -> AsyncIterator[bytes]:
     """The lines, a page at a time; all by their ids, so that the same store always gives the same bytes."""
     yield _encode(_BackupHeader(version, FORMAT)) + b"\n"
+    count = 1
     for kind, shown in (kinds or {}).items():
         after = ("", "")
         while documents := await store.docs.list_all(kind, after, PAGE):
             after = (documents[-1].tenant, documents[-1].id)
             for one in documents:
-                try:
-                    whose, body = shown(one.tenant, one.body)
-                except DECODE_ERRORS as error:
-                    raise StoreError(f"the document {one.id!r} of kind {kind} is damaged: {error}") from error
+                whose, body = _shown(kind, one, shown)
                 if tenant is None or whose == tenant:
+                    count += 1
                     line = _DocumentLine(kind, one.tenant, one.id, msgspec.Raw(body))
                     yield _encode(line) + b"\n"
     async for page in every_task(store):
@@ -106,7 +112,16 @@ async def export(
             after = 0
             while found := await store.log.read(ref.tenant, ref.task_id, after, PAGE):
                 after = found[-1].seq
+                count += len(found)
                 yield b"".join([_written(ref.tenant, ref.task_id, recorded) for recorded in found])
+    yield _encode(_EndLine(count)) + b"\n"
+
+
+def _shown(kind: str, one: TenantDoc, shown: Shown) -> tuple[str, bytes]:
+    try:
+        return shown(one.tenant, one.body)
+    except DECODE_ERRORS as error:
+        raise StoreError(f"the document {one.id!r} of kind {kind} is damaged: {error}") from error
 
 
 def _written(tenant: str, task_id: str, recorded: ev.Recorded) -> bytes:
@@ -155,9 +170,12 @@ def _groups(lines: Iterable[bytes]) -> Iterable[_TaskLines | tuple[int, _Documen
     """The lines of each task together, and every document with the number of its line."""
     group: _TaskLines | None = None
     numbered = enumerate(lines, 1)
-    _, header = next(numbered, (1, b""))
-    _check_header(header)
+    number, header = next(numbered, (1, b""))
+    is_ended = not _has_end(header)
     for number, text in numbered:
+        if text.startswith(_END):
+            is_ended = _decoded(number, text, _EndLine, _NO_TASK).end == number - 1
+            break
         if text.startswith(_DOCUMENT):
             yield number, _document(number, text)
             continue
@@ -168,19 +186,24 @@ def _groups(lines: Iterable[bytes]) -> Iterable[_TaskLines | tuple[int, _Documen
             group = _TaskLines(line.tenant, number, State(line.task), [])
         _take(group, number, line)
         group.size += len(text)
+    if not is_ended or next(numbered, None) is not None:
+        # Of its last task there may have been more.
+        raise Misuse(f"line {number}: the export is not whole, or two are in one; {_NO_TASK}")
     if group is not None:
         yield group
 
 
-def _check_header(text: bytes) -> None:
+def _has_end(text: bytes) -> bool:
+    """Whether an export that begins like this has a last line that says so."""
     try:
         header = msgspec.json.decode(text, type=_BackupHeader)
     except DECODE_ERRORS:
-        raise Misuse('line 1: an export begins with {"trunkline":…,"format":2}') from None
+        raise Misuse('line 1: an export begins with {"trunkline":…,"format":3}') from None
     if not 1 <= header.format <= FORMAT:
         raise Misuse(
             f"line 1: format {header.format} is not known here, only 1 to {FORMAT}; upgrade trunkline"
         )
+    return header.format == FORMAT
 
 
 def _decoded(number: int, text: bytes | msgspec.Raw, kind: type[T], lost: str) -> T:
