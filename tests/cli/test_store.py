@@ -390,3 +390,18 @@ def test_the_same_on_postgresql(command: Command, filled: Path, tmp_path: Path, 
     assert command("export", "small.jsonl", *there)[0] == 0
     assert command("import", "small.jsonl", "--store", "sqlite:///copy.db")[0] == 0
     assert command("check", "--store", "sqlite:///copy.db")[1] == command("check", *there)[1]
+
+
+def test_nothing_is_imported_or_rebuilt_beside_servers_that_share_a_store(
+    command: Command, filled: Path, tmp_path: Path, postgres_url: str
+) -> None:
+    store = ("--store", postgres_url)
+    command("export", "all.jsonl")
+    (tmp_path / "served").mkdir()
+    with ServerProcess(tmp_path / "served", store=postgres_url) as server:
+        for words in (("import", "all.jsonl"), ("rebuild",)):
+            code, _, said = command(*words, *store)
+            assert code == 2 and "1 running servers use this store: stop them first" in said
+        server.stop()
+    assert command("import", "all.jsonl", *store)[1].startswith("imported   4 tasks")
+    assert command("rebuild", *store)[0] == 0

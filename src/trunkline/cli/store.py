@@ -36,6 +36,7 @@ from trunkline.log.ids import is_task_id
 from trunkline.server.admin import PREFIX, Prune, WaitingTask
 from trunkline.store.backup import Shown, restore
 from trunkline.store.backup import export as lines_of
+from trunkline.store.base import Store
 from trunkline.store.check import CheckReport
 from trunkline.store.check import check as check_store
 from trunkline.store.url import shown
@@ -141,6 +142,7 @@ def rebuild(*, store: StoreUrl = None) -> None:
         async with opened_store(settings, read_only=True):
             pass
         async with opened_store(settings) as opened:
+            await _check_alone(opened)
             return await opened.heads.rebuild()
 
     print(f"{shown(settings.store)}: {asyncio.run(work())} tasks are listed as their logs have them")
@@ -224,6 +226,7 @@ def import_(
 
     async def work(lines: BinaryIO) -> None:
         async with opened_store(settings) as opened:
+            await _check_alone(opened)
             done = await restore(opened, lines, _KINDS, texts=(WORKFLOW_ID_KIND,))
         print(
             f"imported   {done.tasks} tasks, {done.events} events, {done.documents} documents\n"
@@ -238,6 +241,13 @@ def import_(
             asyncio.run(work(lines))
     except OSError as error:
         raise Misuse(f"{file} cannot be read: {error.strerror}") from None
+
+
+async def _check_alone(store: Store) -> None:
+    """Refuse a store that servers share now; one that is not shared could not have been opened."""
+    living = [one.id for one in await store.nodes.list() if one.alive] if store.shared else []
+    if living:
+        raise Misuse(f"{len(living)} running servers use this store: stop them first, or name another store")
 
 
 def _to_file(file: str, write: Callable[[BinaryIO], None]) -> None:
