@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +29,24 @@ OPERATOR = (b"x-api-key", b"operators-key-1")
 AGENTS = "agents:\n  - {name: local, import: 'closing_agent:agent', tenants: all}\n"
 LOCAL = """
 import asyncio
+from contextlib import suppress
 from trunkline import Agent, Turn
 
 agent = Agent("Local")
+let_go = []
 
 @agent.skill
 async def hold(turn: Turn) -> str:
     await turn.write("begun")
     await turn.flush()
     await asyncio.Event().wait()
+    return ""
+
+@agent.skill
+async def stay(turn: Turn) -> str:
+    while not let_go:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0.01)
     return ""
 """
 
@@ -67,9 +78,12 @@ def test_a_stream_hears_of_the_cancel_and_a_deleted_tenant_leaves_only_the_audit
         assert (await said("POST", "/api/ceremonies/create", key, **form))["id"] == "watch"
         docs = hub.host.store.docs
         await docs.put("acme", "of-another-room", "one", b"1", 0)
-        assert {"ceremony", "of-another-room"} <= set(await docs.kinds("acme"))
+        assert await docs.list("acme", "ceremony")
         # Nobody keeps another's id by what cannot be read.
         await docs.put("default", "ceremony", "damaged", b"{", 0)
+        # What was done for who had the id before is not what is answered to who has it next.
+        again_key = {"agent": "local", "message": "go", "correlationId": "the-same"}
+        first = (await said("POST", "/api/dispatch", key, **again_key))["tasks"][0]["taskId"]
         message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "go"}]}
         sent = Ask(
             "", "POST", "/v1/a2a/agents/local/message:stream", msgspec.json.encode({"message": message})
@@ -98,7 +112,7 @@ def test_a_stream_hears_of_the_cancel_and_a_deleted_tenant_leaves_only_the_audit
             assert (await said("DELETE", "/admin/tenants/acme", OPERATOR))["id"] == "acme"
         while await docs.get("default", "tenant", "acme"):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
-        assert await docs.kinds("acme") == []
+        assert not any([await docs.list("acme", kind) for kind in ("ceremony", "of-another-room")])
         assert hub.host.fetchers.find("acme") is not fetcher
         rows = (await said("GET", "/admin/audit?tenant=acme", OPERATOR))["items"]
         actions = ["tenant.deleted", "tenant.changed", "tenant.changed", "tenant.created"]
@@ -120,6 +134,7 @@ def test_a_stream_hears_of_the_cancel_and_a_deleted_tenant_leaves_only_the_audit
         own, gone = [("admin", "acme", "active")], "acme (deleted)"
         assert seen == [own, [("admin", gone, "revoked"), ("late", gone, "revoked"), *own]]
         assert await said("GET", f"/api/tasks/{found[0]['taskId']}", again) == 404
+        assert (await said("POST", "/api/dispatch", again, **again_key))["tasks"][0]["taskId"] != first
 
     async def whole() -> None:
         async with asyncio.timeout(60), hub.host.lifespan():
@@ -267,7 +282,7 @@ def test_a_deleted_tenant_that_a_key_or_an_issuer_names_is_not_let_in_when_its_d
             await ask(hub.host, Ask("", "DELETE", f"/admin/tenants/{tenant}"), OPERATOR)
         while await docs.get("default", "tenant", "other"):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        while await docs.kinds("acme") or await docs.kinds("builds"):  # noqa: ASYNC110
+        while await docs.list("acme", "of-another-room") or await docs.list("builds", "of-another-room"):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         assert not await opens()
         (tmp_path / "keys.yaml").write_text("keys: {}\n")
@@ -280,3 +295,127 @@ def test_a_deleted_tenant_that_a_key_or_an_issuer_names_is_not_let_in_when_its_d
             await case()
 
     asyncio.run(whole())
+
+
+class Asked:
+    """A hub in this process with a store of its own, and who asks it."""
+
+    def __init__(self, workspace: Path, **flags: Any) -> None:
+        (workspace / "agents.yaml").write_text(AGENTS)
+        (workspace / "closing_agent.py").write_text(LOCAL)
+        known = {"store": "memory:", "keys": (OPERATOR[1].decode(),), "log_level": "error"}
+        self.hub = Hub(workspace, {**known, "drain_limit": 0.2, "cancel_limit": 0.2, **flags}, {})
+
+    async def said(self, verb: str, path: str, key: tuple[bytes, bytes] = OPERATOR, **body: Any) -> Any:
+        sent = msgspec.json.encode(body) if body else b""
+        answer = await ask(self.hub.host, Ask("", verb, path, sent, ((b"a2a-version", b"1.0"),)), key)
+        return msgspec.json.decode(answer.body) if answer.status < 300 else answer.status
+
+    async def tenant(self, name: str) -> tuple[bytes, bytes]:
+        return b"x-api-key", (await self.said("POST", "/admin/tenants", name=name))["token"].encode()
+
+    async def begun(self, key: tuple[bytes, bytes], skill: str = "hold") -> str:
+        made = await self.said("POST", "/api/dispatch", key, agent="local", skill=skill, message="go")
+        return made["tasks"][0]["taskId"]
+
+    async def until(self, task: str, tenant: str, state: str, told: bytes = b"") -> None:
+        """Wait until a task is in a state, and has something in its log."""
+        while True:
+            shown = await self.said("GET", f"/api/tasks/{task}?tenant={tenant}")
+            if shown["state"] == state and told in msgspec.json.encode(shown):
+                return
+            await asyncio.sleep(0.01)
+
+    def run(self, case: Callable[[], Awaitable[None]]) -> None:
+        async def whole() -> None:
+            async with asyncio.timeout(60), self.hub.host.lifespan():
+                await case()
+
+        asyncio.run(whole())
+
+
+def test_work_that_begins_after_a_tenant_is_enabled_is_not_cancelled_by_a_look_from_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = Asked(tmp_path)
+
+    async def case() -> None:
+        key = await at.tenant("acme")
+        heads = at.hub.host.store.heads
+        listed, later = heads.list, asyncio.get_running_loop().create_future()
+
+        async def list_late(tenant: str, where: Any, **rest: Any) -> Any:
+            if tenant == "acme" and not later.done():
+                await at.said("PATCH", "/admin/tenants/acme", disabled=False)
+                later.set_result(await at.begun(key))
+            return await listed(tenant, where, **rest)
+
+        early = await at.begun(key)
+        monkeypatch.setattr(heads, "list", list_late)
+        await at.said("PATCH", "/admin/tenants/acme", disabled=True)
+        task = await later
+        other = await at.tenant("other")
+        ends = await at.begun(other)
+        await at.said("PATCH", "/admin/tenants/other", disabled=True)
+        await at.until(ends, "other", "canceled")
+        for one in (early, task):
+            await at.until(one, "acme", "working")
+        await at.said("PATCH", "/admin/tenants/acme", disabled=True)
+        for one in (early, task):
+            await at.until(one, "acme", "canceled")
+
+    at.run(case)
+
+
+def test_a_tenant_whose_work_does_not_end_keeps_no_other_open(tmp_path: Path) -> None:
+    at = Asked(tmp_path, cancel_limit=50.0)
+
+    async def case() -> None:
+        stubborn, quick = await at.tenant("stubborn"), await at.tenant("quick")
+        stays, ends = await at.begun(stubborn, "stay"), await at.begun(quick)
+        await at.until(stays, "stubborn", "working")
+        await at.said("PATCH", "/admin/tenants/stubborn", disabled=True)
+        await at.until(stays, "stubborn", "working", b"cancel")
+        await at.said("PATCH", "/admin/tenants/quick", disabled=True)
+        try:
+            async with asyncio.timeout(20):
+                await at.until(ends, "quick", "canceled")
+            await at.until(stays, "stubborn", "working")
+        finally:
+            importlib.import_module("closing_agent").let_go.append(True)
+
+    at.run(case)
+
+
+def test_a_process_that_is_late_removes_nothing_of_who_has_the_id_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closing, "LAST_S", 0.0)
+    monkeypatch.setattr(closing, "LOOK_S", 0.02)
+    at = Asked(tmp_path, retention=0.1)
+
+    async def case() -> None:
+        await at.tenant("acme")
+        docs, keys = at.hub.host.store.docs, at.hub.host.key_store
+        listed, next_key = keys.list, asyncio.get_running_loop().create_future()
+
+        async def list_late() -> Any:
+            found = await listed()
+            deleted = await docs.get("default", "tenant", "acme")
+            if b"deleted_at" in deleted.body and not next_key.done():
+                # Another process was faster, and an operator has given the id again.
+                await docs.delete("default", "tenant", "acme")
+                next_key.set_result(await at.tenant("acme"))
+                await docs.put("acme", "of-another-room", "one", b"1", 0)
+            return found
+
+        await at.said("DELETE", "/admin/tenants/acme")
+        monkeypatch.setattr(keys, "list", list_late)
+        key = await next_key
+        for _ in range(5):
+            assert await at.said("GET", "/api/tasks", key) == {"items": [], "next": None}
+            await asyncio.sleep(0.02)
+        assert await docs.get("acme", "of-another-room", "one")
+        assert await docs.get("default", "tenant", "acme")
+
+    at.run(case)

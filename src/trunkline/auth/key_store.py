@@ -108,15 +108,14 @@ class KeyStore:
         """
         return self._shown(await self._change(key_id, self._revoked, beside))
 
-    async def disown(self, tenant: str) -> None:
-        """End the keys of a tenant that is gone, and have them be of none: its id may be given again."""
+    async def disown(self, tenant: str, key_ids: Sequence[str]) -> None:
+        """End these keys of a tenant that is gone, and have them be of none: its id may be given again."""
 
         def disowned(key: StoredKey) -> StoredKey:
             return replace(self._revoked(key), tenant=f"{tenant} (deleted)")
 
-        for key in await self.list():
-            if key.tenant == tenant:
-                await self._change(key.id, disowned)
+        for key_id in key_ids:
+            await self._change(key_id, disowned)
 
     async def rotate(self, key_id: str, grace_ms: int, *, beside: AddedDoc | None = None) -> IssuedKey:
         """Give a key a new secret; the old one holds for a while longer. `beside` is as in `create`.

@@ -18,7 +18,7 @@ from trunkline.fleet.catalogue.entry import Kind
 from trunkline.fleet.health.alerts import DailyCost, FailureRate, SkillCount, check_cooldown
 from trunkline.store.mirror import Mirror
 from trunkline.store.parts import Docs
-from trunkline.store.records import AddedDoc, Doc
+from trunkline.store.records import AddedDoc, Doc, TenantDoc
 
 KIND = "tenant"
 _TRIES = 10
@@ -163,10 +163,26 @@ class TenantBook:
             return after
         raise StoreError(f"tenant {tenant} changes faster than it can be written")
 
-    async def forget(self, tenant: str) -> None:
-        """Remove the last that is known of a tenant; its id may be given again."""
-        await self._docs.delete(DEFAULT_TENANT, KIND, tenant)
+    async def stands(self, tenant: Tenant) -> bool:
+        """Whether the store still has a tenant as it is given here."""
+        return await self._standing(tenant) is not None
+
+    async def clear(self, tenant: Tenant) -> bool:
+        """Remove the documents and dedup keys of a tenant, if it stands as given here; whether it does."""
+        doc = await self._standing(tenant)
+        return doc is not None and await self._docs.clear(tenant.id, under=doc, kind=KIND)
+
+    async def forget(self, tenant: Tenant) -> None:
+        """Remove the last that is known of a tenant, if it stands; its id may be given again."""
+        if (doc := await self._standing(tenant)) is not None:
+            await self._docs.delete(DEFAULT_TENANT, KIND, tenant.id, doc.body)
         await self.mirror.refresh()
+
+    async def _standing(self, tenant: Tenant) -> TenantDoc | None:
+        doc = await self._docs.get(DEFAULT_TENANT, KIND, tenant.id)
+        if doc is None or _read(doc) != tenant:
+            return None
+        return TenantDoc(DEFAULT_TENANT, doc.id, doc.rev, doc.body)
 
     def _changed(self, _owner: str, tenant: str, value: Tenant | None) -> None:
         if value is not None and value.disabled:

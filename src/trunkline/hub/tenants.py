@@ -57,6 +57,7 @@ class Tenants:
         self._closing = TenantClosing(
             self.book,
             host.runner,
+            host.key_store,
             kept_s=host.settings.kept_s,
             look=self._look,
             release=host.fetchers.release,
@@ -150,11 +151,9 @@ class Tenants:
             self._set_egress(tenant)
         self.changed(tenant)
 
-    async def _forget(self, tenant: str) -> None:
+    async def _forget(self) -> None:
         for mirror in self.mirrors:
-            await mirror.forget(tenant)
-        # Of those that were made in the moment of the deletion some may be active still.
-        await self._host.key_store.disown(tenant)
+            await mirror.catch_up()
 
     def _look(self) -> None:
         self._host.streams.look()

@@ -69,6 +69,17 @@ class Mirror(Generic[T]):
             StoreError: the store does not answer, or one of them cannot be read; the others are taken then.
             Misuse: whoever is told of the changes refuses one; it has the others.
         """
+        await self.catch_up()
+        for error in self._refused.values():
+            # It is raised as often as somebody looks: its traceback must not grow with each.
+            raise error.with_traceback(None)
+
+    async def catch_up(self) -> None:
+        """The same, whatever is wrong with some of them.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
         async with self._turn:
             page_is_full = True
             while page_is_full:
@@ -80,9 +91,6 @@ class Mirror(Generic[T]):
                         # Another one's revocation must not wait for it.
                         self._refused[change.tenant, change.id] = error
                 page_is_full = len(page) >= PAGE
-        for error in self._refused.values():
-            # It is raised as often as somebody looks: its traceback must not grow with each.
-            raise error.with_traceback(None)
 
     async def put(
         self, tenant: str, doc_id: str, body: bytes, *, expected_rev: int, beside: AddedDoc | None = None
@@ -99,12 +107,6 @@ class Mirror(Generic[T]):
             self._check_room(tenant, len(body) - self._size_of((tenant, doc_id)))
             rev = await self._docs.put(tenant, self._kind, doc_id, body, expected_rev, beside=beside)
             self._take(DocChange(tenant, doc_id, Doc(doc_id, rev, body)))
-
-    async def forget(self, tenant: str) -> None:
-        """Give up what is known of a tenant whose documents are gone, whatever is wrong with others."""
-        async with self._turn:
-            for key in [key for key in (*self.documents, *self._refused) if key[0] == tenant]:
-                self._take(DocChange(*key, None))
 
     async def follow(self) -> None:
         """Take up what other processes change until the store closes; for stores that processes share."""

@@ -50,6 +50,7 @@ PAGE_TASKS = 100
 PAGE_EVENTS = 2000
 # How many tasks are written anew in one transaction, for the same reason.
 PAGE_SHORTENED = 16
+PAGE_CLEARED = 500
 _decode_heads = msgspec.json.Decoder(list[HeadRow]).decode
 _decode_ids = msgspec.json.Decoder(list[str]).decode
 # Behind every id of a task.
@@ -263,10 +264,6 @@ class Docs(StorePart, ABC):
         rows = await self._database.rows("list_docs", tenant, kind=kind, after=after, limit=limit)
         return [Doc(*row) for row in rows]
 
-    async def kinds(self, tenant: str) -> builtins.list[str]:
-        """The kinds of documents that a tenant has, in no order."""
-        return [kind for (kind,) in await self._database.rows("doc_kinds", tenant)]
-
     async def list_all(
         self, kind: str, after: tuple[str, str] = ("", ""), limit: int = 1000
     ) -> builtins.list[TenantDoc]:
@@ -289,12 +286,22 @@ class Docs(StorePart, ABC):
         """Which kinds have changed, here or elsewhere; some hints may be lost, none is false."""
         return self._database.doc_hints.listen()
 
-    async def delete(self, tenant: str, kind: str, doc_id: str) -> bool:
-        """Remove a document; whether there was one."""
+    async def delete(self, tenant: str, kind: str, doc_id: str, body: bytes | None = None) -> bool:
+        """Remove a document, if it has this body where one is given; whether there was one."""
         now = self._database.now_ms()
-        gone = await self._database.write("delete_doc", tenant, kind=kind, id=doc_id, now=now)
+        gone = await self._database.write("delete_doc", tenant, kind=kind, id=doc_id, body=body, now=now)
         self._database.tell_docs(kind)
         return bool(gone)
+
+    async def clear(self, tenant: str, *, under: TenantDoc, kind: str) -> bool:
+        """Remove documents and dedup keys of a tenant, if another document has its body; whether it has."""
+        while True:
+            clear = partial(_clear, tenant, under, kind, self._database.now_ms())
+            kinds, left = await self._database.transaction(clear)
+            for each in kinds:
+                self._database.tell_docs(each)
+            if not left:
+                return left is False
 
 
 async def _put(rows: Rows, tenant: str, written: Sequence[tuple[AddedDoc, int]]) -> int:
@@ -308,6 +315,19 @@ async def _put(rows: Rows, tenant: str, written: Sequence[tuple[AddedDoc, int]])
             raise Conflict(there[0][1] if there else 0)
         revs.append(found[0][0])
     return revs[0]
+
+
+async def _clear(
+    tenant: str, under: TenantDoc, kind: str, now: int | None, rows: Rows
+) -> tuple[set[str], bool | None]:
+    """Remove a page of what a tenant has; gives its kinds, and whether more is left: None if that stays."""
+    if not await rows("hold_doc", under.tenant, kind=kind, id=under.id, body=under.body):
+        return set(), None
+    found = await rows("docs_of", tenant, limit=PAGE_CLEARED)
+    for each, doc_id in found:
+        await rows("delete_doc", tenant, kind=each, id=doc_id, body=None, now=now)
+    keys = await rows("drop_keys_of", tenant, limit=PAGE_CLEARED)
+    return {each for each, _ in found}, bool(found or keys)
 
 
 class Maintenance(StorePart, ABC):

@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
-from tests.conformance.store.given import A, B
+from tests.conformance.store.given import AT, A, B, submitted
 from trunkline.errors import Conflict
-from trunkline.store.records import START, AddedDoc, Doc, DocHint, TenantDoc
+from trunkline.store import parts
+from trunkline.store.records import START, AddedDoc, Dedup, Doc, DocHint, TenantDoc
 
 KIND = "agent"
 
@@ -133,21 +134,47 @@ def test_a_list_over_tenants(run, store):
     assert second == [TenantDoc(B, "x", 1, f"{B}/x".encode())]
 
 
-def test_the_kinds_of_a_tenant(run, store):
+def test_a_delete_of_another_body_does_nothing(run, store):
     async def case():
-        for tenant, kind, name in (
-            (A, "one", "x"),
-            (A, "two", "x"),
-            (A, "two", "y"),
-            (A, "gone", "x"),
-            (B, "b", "x"),
-        ):
-            await store.docs.put(tenant, kind, name, b"", 0)
-        await store.docs.delete(A, "gone", "x")
-        return await store.docs.kinds(A), await store.docs.kinds("nobody")
+        await store.docs.put(A, KIND, "x", b"new", 0)
+        return [await store.docs.delete(A, KIND, "x", body) for body in (b"old", b"new")]
 
-    first, second = run(case())
-    assert (sorted(first), second) == (["one", "two"], [])
+    assert run(case()) == [False, True]
+
+
+def test_a_tenant_is_cleared_of_documents_and_dedup_keys_while_another_document_stands(
+    run, store, monkeypatch
+):
+    monkeypatch.setattr(parts, "PAGE_CLEARED", 2)
+
+    async def left():
+        found = [await store.docs.list(tenant, kind) for tenant in (A, B) for kind in ("one", "two")]
+        keys = [await store.heads.duplicate(tenant, key) for tenant in (A, B) for key in ("k1", "k2", "k3")]
+        return [len(one) for one in found], [key is not None for key in keys]
+
+    async def case():
+        for tenant in (A, B):
+            for name in ("x", "y", "z"):
+                await store.docs.put(tenant, "one", name, b"", 0)
+            await store.docs.put(tenant, "two", "x", b"", 0)
+            for n in (1, 2, 3):
+                first = submitted(f"{tenant}-{n}")
+                await store.log.append(
+                    tenant, f"{tenant}-{n}", 0, [first], at=AT, dedup=Dedup(f"k{n}", b"", 1 << 40)
+                )
+        await store.docs.put("owner", KIND, "mark", b"now", 0)
+        cleared = []
+        for body in (b"then", b"now"):
+            mark = TenantDoc("owner", "mark", 1, body)
+            cleared.append((await store.docs.clear(A, under=mark, kind=KIND), *await left()))
+        return cleared, await store.docs.get("owner", KIND, "mark")
+
+    cleared, mark = run(case())
+    assert cleared == [
+        (False, [3, 1, 3, 1], [True] * 6),
+        (True, [0, 0, 3, 1], [False] * 3 + [True] * 3),
+    ]
+    assert mark is not None
 
 
 async def follow(store, cursor, known):

@@ -554,10 +554,17 @@ WHERE tenant = :tenant AND kind = :kind AND id > :after AND gone_at IS NULL
 ORDER BY id
 LIMIT :limit::bigint;
 
--- name: doc_kinds
-SELECT DISTINCT kind
+-- name: docs_of
+SELECT kind, id
 FROM docs
-WHERE tenant = :tenant AND gone_at IS NULL;
+WHERE tenant = :tenant AND gone_at IS NULL
+LIMIT :limit::bigint;
+
+-- name: hold_doc
+SELECT 1
+FROM docs
+WHERE tenant = :tenant AND kind = :kind AND id = :id AND body = :body AND gone_at IS NULL
+FOR UPDATE;
 
 -- name: every_doc
 SELECT tenant, id, rev, body
@@ -590,6 +597,7 @@ RETURNING rev;
 -- name: delete_doc
 UPDATE docs SET gone_at = coalesce(:now::bigint, now_ms()), body = ''
 WHERE tenant = :tenant AND kind = :kind AND id = :id AND gone_at IS NULL
+    AND (:body::bytea IS NULL OR body = :body::bytea)
 RETURNING 1;
 
 -- name: drop_gone_docs
@@ -789,6 +797,11 @@ WHERE (tenant, key) IN (
     WHERE expires_at <= (SELECT coalesce(:now::bigint, now_ms()))
     LIMIT :limit::bigint
 )
+RETURNING 1;
+
+-- name: drop_keys_of
+DELETE FROM dedup
+WHERE tenant = :tenant AND key IN (SELECT key FROM dedup WHERE tenant = :tenant LIMIT :limit::bigint)
 RETURNING 1;
 
 -- name: drop_fires

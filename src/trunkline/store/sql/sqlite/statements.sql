@@ -430,10 +430,16 @@ WHERE tenant = :tenant AND kind = :kind AND id > :after AND gone_at IS NULL
 ORDER BY id
 LIMIT :limit;
 
--- name: doc_kinds
-SELECT DISTINCT kind
+-- name: docs_of
+SELECT kind, id
 FROM docs
-WHERE tenant = :tenant AND gone_at IS NULL;
+WHERE tenant = :tenant AND gone_at IS NULL
+LIMIT :limit;
+
+-- name: hold_doc
+SELECT 1
+FROM docs
+WHERE tenant = :tenant AND kind = :kind AND id = :id AND body = :body AND gone_at IS NULL;
 
 -- name: every_doc
 SELECT tenant, id, rev, body
@@ -467,6 +473,7 @@ RETURNING rev;
 UPDATE docs
 SET gone_at = :now, body = x'', changed = (SELECT max(d.changed) + 1 FROM docs AS d WHERE d.kind = :kind)
 WHERE tenant = :tenant AND kind = :kind AND id = :id AND gone_at IS NULL
+    AND (:body IS NULL OR body = :body)
 RETURNING 1;
 
 -- The newest of a kind stays: the next number is counted from it, and a mirror may have seen it.
@@ -572,6 +579,11 @@ LIMIT 1;
 DELETE FROM dedup
 WHERE (tenant, key) > (:tenant, :key) AND (tenant, key) <= (:last_tenant, :last_key)
     AND expires_at <= :now;
+
+-- name: drop_keys_of
+DELETE FROM dedup
+WHERE tenant = :tenant AND key IN (SELECT key FROM dedup WHERE tenant = :tenant LIMIT :limit)
+RETURNING 1;
 
 -- name: drop_fires
 DELETE FROM fires WHERE planned_at < :before;
