@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Sequence
+from typing import Any
+from weakref import WeakValueDictionary
 
 import pytest
 
@@ -40,6 +42,31 @@ def kept(seconds: float) -> list[tuple[tuple[str, ...], float]]:
 async def later(seconds: float) -> None:
     """The clock of the store is the wall's, so time must pass."""
     await asyncio.sleep(seconds)
+
+
+def test_what_is_held_is_looked_through_once_however_many_tenants_have_a_time_of_their_own() -> None:
+    class Counted(WeakValueDictionary[tuple[str, str], Any]):
+        walks = 0
+
+        def items(self) -> Any:
+            self.walks += 1
+            return super().items()
+
+    async def case() -> None:
+        async with desk(quick, QUICK) as runner:
+            feed = await runner.open()
+            await runner.ended(feed)
+            await later(0.002)
+            held = runner.tasks._feeds = Counted(runner.tasks._feeds)
+            sweep = Retention(runner.tasks, [])
+            sweep.keep_of(lambda: {f"other-{n}": 0.001 for n in range(50)})
+            await sweep._round()
+            assert (held.walks, len(held)) == (1, 1)
+            sweep.keep_of(lambda: {"t": 0.001, "other": 3600.0})
+            await sweep._round()
+            assert len(held) == 0
+
+    run(case())
 
 
 @pytest.mark.slow

@@ -162,7 +162,7 @@ class TenantClosing:
             log.error("tenant.files_left tenant=%s error=%s", tenant, error)
             return False
         await self._store.maintenance.prune(now, tenant=tenant)
-        self._runner.tasks.forget_of(tenant, now)
+        self._runner.tasks.forget_of({tenant: now})
         # One that cannot be cancelled is left, and one of whose end somebody is still to be told.
         return not (await self._store.heads.list(tenant, Where(), size=1)).heads
 

@@ -73,8 +73,7 @@ class Retention:
         for names, kept_ms in self._kept:
             self._tasks.forget(now - kept_ms, names)
         of_tenants = {tenant: round(kept_s * 1000) for tenant, kept_s in self._of_tenants().items()}
-        for tenant, kept_ms in of_tenants.items():
-            self._tasks.forget_of(tenant, now - kept_ms)
+        self._tasks.forget_of({tenant: now - kept_ms for tenant, kept_ms in of_tenants.items()})
         if store.shared:
             # By an operator's command, or by another process that was asked to.
             self._tasks.forget(await pruned_before(store))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from asyncio import Future
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cached_property
 from weakref import WeakValueDictionary
@@ -121,10 +121,10 @@ class Tasks:
             if state.over and state.status_at < before and (agents is None or state.agent in agents):
                 self._feeds.pop(key, None)
 
-    def forget_of(self, tenant: str, before: int) -> None:
-        """Let go of the tasks of a tenant that ended before a moment; the store is asked again."""
+    def forget_of(self, before: Mapping[str, int]) -> None:
+        """Let go of the tasks of tenants that ended before the moment of each; the store is asked again."""
         for key, feed in list(self._feeds.items()):
-            if key[0] == tenant and feed.state.over and feed.state.status_at < before:
+            if feed.state.over and feed.state.status_at < before.get(key[0], 0):
                 self._feeds.pop(key, None)
 
     def pruned_before(self, agents: Collection[str] | None) -> int:
