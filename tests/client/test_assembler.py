@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import process_time
 from typing import Any
 
 import msgspec
@@ -299,3 +300,39 @@ def test_a_status_that_is_polled_twice_is_no_news() -> None:
     assert [update.text for update in gather.settle(task_of(task(WORKING, said="step 1")))] == ["step 1"]
     assert gather.settle(task_of(task(WORKING, said="step 1"))) == ()
     assert [update.text for update in gather.settle(task_of(task(WORKING, said="step 2")))] == ["step 2"]
+
+
+def with_metadata(told: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    (inner,) = told.values()
+    inner["metadata"] = metadata
+    return told
+
+
+def test_however_many_frames_come_each_costs_what_it_holds() -> None:
+    pieces = [with_metadata(status(), **{f"k{place}": place}) for place in range(10_000)]
+    for place in range(10_000):
+        piece = chunk("x" * 200)
+        more = {"metadata": {f"k{place}": 1}, "extensions": [f"https://{place}"]}
+        piece["artifactUpdate"]["artifact"] |= more
+        pieces += [piece, status(said="the same")]
+    frames = [frame(one) for one in (task(WORKING), chunk("x", append=False), *pieces)]
+    gather, began = Assembler(), process_time()
+    for one in frames:
+        gather.take(one)
+    assert process_time() - began < 2, "compared or copied as a whole, it takes the square of their number"
+    found = gather.result()
+    assert found is not None and found.task is not None
+    (artifact,) = found.artifacts
+    assert (
+        len(artifact.metadata or {}) == len(artifact.extensions) == len(found.task.metadata or {}) == 10_000
+    )
+
+
+def test_a_result_stays_as_it_was_given() -> None:
+    gather = Assembler()
+    read(gather, with_metadata(task(WORKING), a=1))
+    before = gather.result()
+    read(gather, with_metadata(status(), b=2))
+    assert before is not None and before.task is not None and before.task.metadata == {"a": 1}
+    after = gather.result()
+    assert after is not None and after.task is not None and after.task.metadata == {"a": 1, "b": 2}

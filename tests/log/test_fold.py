@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
+from time import process_time
 
 import msgspec
 import pytest
@@ -364,3 +365,23 @@ def test_the_first_piece_of_an_answer_says_what_it_is_called() -> None:
     log = (opening(), ev.Delta("a", "x", append=False, name="response"), ev.Delta("a", "y"))
     (made,) = fold("t", recorded(log)).task().artifacts
     assert (made.name, made.parts) == ("response", (Part(text="xy"),))
+
+
+def test_what_many_pieces_say_of_an_artifact_is_put_together_once() -> None:
+    more = [Artifact("a", metadata={f"k{place}": 1}, extensions=(f"e{place}",)) for place in range(15_000)]
+    log = recorded((opening(), ev.Chunk(Artifact("a")), *[ev.Chunk(one, append=True) for one in more]))
+    began = process_time()
+    whole = fold("t", log).artifacts.whole("a")
+    assert process_time() - began < 2, "with each piece anew, it takes the square of their number"
+    assert len(whole.metadata or {}) == len(whole.extensions) == 15_000
+
+
+def test_a_piece_without_parts_keeps_what_was_written() -> None:
+    state = fold(
+        "t", recorded((opening(), ev.Compacted(1, (Artifact("a", parts=(Part(text="x"),)),), ("a",))))
+    )
+    for seq, event in enumerate(
+        (ev.Delta("a", "y"), ev.Chunk(Artifact("a", name="n"), append=True)), state.seq + 1
+    ):
+        state.apply(ev.Recorded(seq, 0, event))
+    assert state.artifacts.whole("a") == Artifact("a", "n", parts=(Part(text="xy"),))

@@ -28,6 +28,7 @@ from trunkline.wire.types import (
     Task,
     TaskState,
     TaskStatus,
+    described,
 )
 
 # A longer answer is not told by statuses.
@@ -49,7 +50,7 @@ class Update(Struct, frozen=True, gc=False):
 class PartialArtifact:
     """An artifact as far as it has come, and the words of it that were told."""
 
-    __slots__ = ("artifact", "headless", "in_pieces", "parts", "told")
+    __slots__ = ("_more", "artifact", "headless", "in_pieces", "length", "parts", "told")
 
     def __init__(self, artifact: Artifact, headless: bool) -> None:
         self.artifact = artifact
@@ -57,6 +58,10 @@ class PartialArtifact:
         self.headless = headless
         self.parts = [*artifact.parts]
         self.told = [artifact_text(artifact)]
+        # Of those words: whether a text is the same is asked with every status.
+        self.length = len(self.told[0])
+        # What pieces say of it beside their parts.
+        self._more: list[Artifact] = []
         self.in_pieces = False
 
     def whole(self) -> Artifact:
@@ -64,16 +69,18 @@ class PartialArtifact:
         if not self.in_pieces:
             return self.artifact
         self.parts = _joined(self.parts)
+        self.artifact, self._more = described(self.artifact, self._more), []
         return structs.replace(self.artifact, parts=tuple(self.parts))
 
     def replace(self, artifact: Artifact) -> str | None:
         """The words that are new in it; None if it contradicts what was told."""
         self.artifact = artifact
         self.parts = list(artifact.parts)
+        self._more = []
         self.in_pieces = False
         text = artifact_text(artifact)
         told = "".join(self.told)
-        self.told = [text]
+        self.told, self.length = [text], len(text)
         headless, self.headless = self.headless, False
         if headless and text.endswith(told):
             return ""
@@ -90,6 +97,7 @@ class PartialArtifact:
             return None
         self.parts.append(part)
         self.told.append(text)
+        self.length += len(text)
         return text
 
     def append(self, more: Artifact) -> str:
@@ -99,17 +107,16 @@ class PartialArtifact:
         self.in_pieces = True
         text = (parts[0].text or "") if len(parts) == 1 else artifact_text(more)
         self.told.append(text)
-        known = self.artifact
-        if more.metadata or more.extensions or (more.name and more.name != known.name):
-            self.artifact = Artifact(
-                known.artifact_id,
-                more.name or known.name,
-                more.description or known.description,
-                (),
-                {**(known.metadata or {}), **(more.metadata or {})} or None,
-                tuple(dict.fromkeys((*known.extensions, *more.extensions))),
-            )
+        self.length += len(text)
+        name = more.name or self.artifact.name
+        if more.metadata or more.extensions or name != self.artifact.name:
+            self._more.append(more)
+            self.artifact = structs.replace(self.artifact, name=name)
         return text
+
+    def is_told_by(self, text: str) -> bool:
+        """Whether a text is that of the artifact so far."""
+        return self.length == len(text) and "".join(self.told) == text
 
 
 class Assembler:
@@ -140,7 +147,7 @@ class Assembler:
         # The artifact that the newest frame was a piece of, while all that is said of it in `more` holds.
         self.run: PartialArtifact | None = None
         self._history: tuple[Message, ...] = ()
-        self._metadata: Metadata | None = None
+        self._metadata: Metadata = {}
         # The newest text of a status, and all words that statuses have told: some agents tell their answer
         # so, each time from its beginning or piece by piece, before they give it as an artifact.
         self._status_text = self._spoken = ""
@@ -181,7 +188,8 @@ class Assembler:
             return None
         status = self.status or TaskStatus(TaskState.WORKING)
         artifacts = tuple([one.whole() for one in self._artifacts.values()])
-        return Result(Task(self.task_id, self.context_id, status, artifacts, self._history, self._metadata))
+        metadata = {**self._metadata} or None
+        return Result(Task(self.task_id, self.context_id, status, artifacts, self._history, metadata))
 
     def take(self, frame: Frame) -> tuple[Update, ...]:
         """What a frame brings: nothing if it has come before."""
@@ -317,7 +325,7 @@ class Assembler:
         self.status = status
         self._is_whole = False
         if update.metadata:
-            self._metadata = {**(self._metadata or {}), **update.metadata}
+            self._metadata.update(update.metadata)
             self.size.describe(update.metadata)
         text = "" if message is None else self._said(text_of(message))
         if state in INTERRUPTED:
@@ -338,7 +346,9 @@ class Assembler:
 
     def _said(self, text: str) -> str:
         """The words of a status text that were not told before."""
-        if not text or any(text == "".join(one.told) for one in self._artifacts.values()):
+        if not text or text == self._status_text:
+            return ""
+        if any([one.is_told_by(text) for one in self._artifacts.values()]):
             return ""
         new = self._unsaid(text)
         self._status_text = text
@@ -363,7 +373,8 @@ class Assembler:
         self.task_id = task.id
         self.context_id = task.context_id or self.context_id
         self._history = task.history or self._history
-        self._metadata = task.metadata or self._metadata
+        if task.metadata:
+            self._metadata = {**task.metadata}
         if self._believed(status, late):
             self.status = status
             self._is_whole = True

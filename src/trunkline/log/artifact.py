@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from msgspec.structs import replace
+
 from trunkline.log import events as ev
 from trunkline.log.events import Chunk, Compacted, Delta
 from trunkline.wire.reports import bare_reports
-from trunkline.wire.types import Artifact, Metadata, Part, TaskState
+from trunkline.wire.types import Artifact, Metadata, Part, TaskState, described
 
 
 class GrowingArtifact:
     """An artifact under construction; text deltas gather in a run until somebody looks."""
 
-    __slots__ = ("artifact", "open", "parts", "run")
+    __slots__ = ("_artifact", "_more", "open", "parts", "run")
 
     def __init__(self, artifact: Artifact, *, is_open: bool = False) -> None:
-        self.artifact = artifact
+        self._artifact = artifact
+        # What pieces say of it beside their parts.
+        self._more: list[Artifact] = []
         self.parts: list[Part] = list(artifact.parts)
         self.run: list[str] = []
         # Whether the last part was made of deltas, so that the next ones belong to it.
@@ -25,7 +29,8 @@ class GrowingArtifact:
     def whole(self) -> Artifact:
         """The artifact as it stands."""
         self._close_run()
-        known = self.artifact
+        known = self._artifact = described(self._artifact, self._more)
+        self._more = []
         if not self.open and len(known.parts) == len(self.parts):
             # It came in one piece, as most do, and needs no copy.
             return known
@@ -52,14 +57,10 @@ class GrowingArtifact:
         self._close_run()
         self.open = False
         self.parts.extend(more.parts)
-        known = self.artifact
-        self.artifact = Artifact(
-            artifact_id=known.artifact_id,
-            name=more.name or known.name,
-            description=more.description or known.description,
-            metadata={**(known.metadata or {}), **(more.metadata or {})} or None,
-            extensions=tuple(dict.fromkeys((*known.extensions, *more.extensions))),
-        )
+        # Its parts are those that were gathered, from now on.
+        self._artifact = replace(self._artifact, parts=())
+        if more.name or more.description or more.metadata or more.extensions:
+            self._more.append(more)
 
     def _close_run(self) -> None:
         if not self.run:
@@ -125,7 +126,7 @@ class Artifacts:
 
     def bare_reports(self) -> Metadata:
         """What runs have reported without having made anything; as metadata by URI."""
-        return bare_reports(tuple([one.artifact for one in self._growing.values() if one.is_empty]))
+        return bare_reports(tuple([one.whole() for one in self._growing.values() if one.is_empty]))
 
 
 class RunProgress:

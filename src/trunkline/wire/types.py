@@ -6,6 +6,7 @@ survive a round trip; writers flatten it. Pure data: no clock, no I/O.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
@@ -105,6 +106,25 @@ class Artifact(WireStruct, frozen=True):
     parts: tuple[Part, ...] = ()
     metadata: Metadata | None = None
     extensions: tuple[str, ...] = ()
+
+
+def described(artifact: Artifact, pieces: Sequence[Artifact]) -> Artifact:
+    """An artifact with what pieces that were appended to it say of the whole; its parts stay."""
+    if not pieces:
+        return artifact
+    # All at once: with each of thousands of pieces anew it would be copied as often.
+    metadata = dict(artifact.metadata or {})
+    for piece in pieces:
+        metadata.update(piece.metadata or {})
+    every = (artifact, *pieces)
+    return Artifact(
+        artifact.artifact_id,
+        next((one.name for one in reversed(every) if one.name), ""),
+        next((one.description for one in reversed(every) if one.description), ""),
+        artifact.parts,
+        metadata or None,
+        tuple(dict.fromkeys([uri for one in every for uri in one.extensions])),
+    )
 
 
 class Task(WireStruct, frozen=True):
