@@ -6,12 +6,14 @@ from time import process_time
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.client.agents import COMPLETED, WORKING, chunk, hello, message, status, stored, task
 from trunkline.client.assembler import Assembler, Update
 from trunkline.client.transport import Frame
+from trunkline.errors import Unreadable
 from trunkline.wire.answers import read_notice
 from trunkline.wire.types import ArtifactUpdate, Task, TaskState
 
@@ -336,3 +338,21 @@ def test_a_result_stays_as_it_was_given() -> None:
     assert before is not None and before.task is not None and before.task.metadata == {"a": 1}
     after = gather.result()
     assert after is not None and after.task is not None and after.task.metadata == {"a": 1, "b": 2}
+
+
+def test_a_frame_about_another_task_is_refused_each_time_it_comes() -> None:
+    gather = Assembler()
+    read(gather, ("1", task(WORKING)), ("2", chunk("own", append=False)))
+    for other in (task(COMPLETED, "other", task_id="t2"), chunk("other"), status(COMPLETED)):
+        (inner,) = other.values()
+        inner |= {"id": "t2"} if "id" in inner else {"taskId": "t2"}
+        for _ in range(2):
+            with pytest.raises(Unreadable, match="another task"):
+                read(gather, ("3", other))
+    read(gather, ("3", chunk(" still")), status(COMPLETED))
+    assert (text(gather), gather.task_id) == ("own still", "t1")
+
+
+def test_a_task_that_is_named_as_a_resource_is_the_same() -> None:
+    gather = Assembler("tasks/t1")
+    assert read(gather, task(WORKING)) and gather.task_id == "t1"

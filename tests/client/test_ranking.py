@@ -293,8 +293,9 @@ def test_a_harmless_question_shows_who_understands(page: Any, understood: bool) 
 
 def test_a_task_of_that_id_counts_as_an_answer() -> None:
     def page(asked: Asked) -> Page:
-        task = {"id": "x", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}}
-        answer = {"jsonrpc": "2.0", "id": msgspec.json.decode(asked.body)["id"], "result": task}
+        said = msgspec.json.decode(asked.body)
+        task = {"id": said["params"]["id"], "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}}
+        answer = {"jsonrpc": "2.0", "id": said["id"], "result": task}
         return Page(200, msgspec.json.encode(answer))
 
     async def main() -> TrunklineError | None:

@@ -236,6 +236,32 @@ async def _other_task(one: Exchange) -> None:
     await one.say(b"")
 
 
+async def _other_frame(one: Exchange) -> None:
+    """A stream that tells of another task on the way; where it is asked for the one, it tells of that."""
+    if one.method == "GetTask":
+        await one.whole(one.result(one.shown("COMPLETED")))
+        return
+    if one.method == "SubscribeToTask":
+        await _no_get(one)
+        return
+    await one.begin()
+    await one.frame(one.artifact("own"))
+    one.task = str(uuid.uuid4())
+    await one.frame(one.artifact("of another", name="b"))
+    await one.frame({"task": one.shown("COMPLETED")})
+    await one.say(b"")
+
+
+async def _other_answer(one: Exchange) -> None:
+    """Takes work, and tells of another task when it is asked for it."""
+    if one.method == "SendMessage":
+        await one.whole(one.result({"task": one.shown()}))
+        return
+    one.task = str(uuid.uuid4())
+    of_another = [{"artifactId": "b", "parts": [{"text": "of another"}]}]
+    await one.whole(one.result(one.shown("COMPLETED", artifacts=of_another)))
+
+
 async def _forgets(one: Exchange) -> None:
     """Takes a message and knows nothing of it afterwards."""
     if one.method.startswith("Send"):
@@ -270,13 +296,14 @@ STREAMING = {
     "broken-frame": _broken_frame, "endless": _endless, "endless-artifacts": _endless_artifacts,
     "ten-megabytes": _ten_megabytes, "twenty-megabytes": _twenty_megabytes, "endless-line": _endless_line,
     "json-as-stream": _json_as_stream, "drip-stream": _drip_stream, "drip-empty": _drip_empty,
-    "ends-at-once": _ends_at_once, "other-task": _other_task,
+    "ends-at-once": _ends_at_once, "other-task": _other_task, "other-frame": _other_frame,
 }  # fmt: skip
 PLAIN = {
     "broken-json": _broken_json, "wrong-shape": _wrong_shape, "html": _html, "drip": _drip,
     "redirect": _redirect, "bomb": _bomb, "deep": _deep, "not-utf8": _not_utf8, "unknown-state": _unknown_state,
     "secrets": _secrets, "vanishes": _vanishes, "headers": _headers, "forgets": _forgets,
     "spoofs": _spoofs, "no-get": _no_get, "no-get-working": _no_get_working,
+    "other-answer": _other_answer,
 }  # fmt: skip
 
 

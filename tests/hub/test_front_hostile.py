@@ -29,7 +29,8 @@ ENDS = {
     "broken-json": "unreadable", "wrong-shape": "unreadable", "html": "unreadable", "deep": "unreadable",
     "not-utf8": "unreadable", "unknown-state": "unreadable", "redirect": "agent-error", "secrets": "agent-error",
     "bomb": "uncertain", "vanishes": "uncertain", "json-as-stream": "uncertain", "ends-at-once": "uncertain",
-    "forgets": "forgotten", "no-get-working": "unfollowable", "other-task": "unreadable",
+    "forgets": "forgotten", "no-get-working": "unfollowable", "other-task": "silent",
+    "other-answer": "unreadable",
     "twenty-megabytes": "too-large", "drip-stream": "silent", "drip-empty": "silent", "broken-frame": "silent",
 }  # fmt: skip
 # Those that say much in one event.
@@ -123,6 +124,12 @@ def test_a_line_without_end_is_cut_off(hostile: Hostile) -> None:
 def test_ten_megabytes_in_one_event_come_through(hostile: Hostile) -> None:
     (artifact,) = hostile.ended("ten-megabytes")["artifacts"]
     assert artifact["parts"] == [{"text": "x" * (10 << 20)}]
+
+
+def test_what_a_stream_tells_of_another_task_is_left_out(hostile: Hostile) -> None:
+    task = hostile.ended("other-frame")
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert [one["parts"] for one in task["artifacts"]] == [[{"text": "own"}]]
 
 
 def test_a_redirect_leads_nobody_to_another_origin(hostile: Hostile) -> None:

@@ -14,7 +14,9 @@ from msgspec import UNSET, Struct, structs
 from trunkline.client.result import Result, artifact_text, text_of
 from trunkline.client.size_limit import LIMIT, PIECE, SizeLimit
 from trunkline.client.transport import Frame
+from trunkline.errors import Unreadable
 from trunkline.wire.answers import Notice
+from trunkline.wire.spellings import plain_task_id
 from trunkline.wire.types import (
     INTERRUPTED,
     RESTING,
@@ -123,7 +125,7 @@ class Assembler:
     """All that is known of one answer so far."""
 
     def __init__(self, task_id: str = "", after: str = "") -> None:
-        self.task_id = task_id
+        self.task_id = plain_task_id(task_id)
         self.context_id = ""
         self.status: TaskStatus | None = None
         self.message: Message | None = None
@@ -192,11 +194,17 @@ class Assembler:
         return Result(Task(self.task_id, self.context_id, status, artifacts, self._history, metadata))
 
     def take(self, frame: Frame) -> tuple[Update, ...]:
-        """What a frame brings: nothing if it has come before."""
+        """What a frame brings: nothing if it has come before.
+
+        Raises:
+            Unreadable: it is about another task.
+        """
         self.run = None
         notice, given = frame.notice, frame.id
         if given in self._seen:
             return ()
+        if self.is_foreign(frame):
+            raise Unreadable(f"the agent tells of another task in the stream of {self.task_id!a}")
         late = given != "" and self._count(given)
         answer = notice.answer
         if type(answer) is StatusUpdate:
@@ -218,6 +226,13 @@ class Assembler:
         self.task_id = self.task_id or answer.task_id
         self.context_id = answer.context_id or self.context_id
         return (Update("message", self._unsaid(text_of(answer)), None, notice, given),)
+
+    def is_foreign(self, frame: Frame) -> bool:
+        """Whether a frame is about another task than those before it."""
+        answer, known = frame.notice.answer, self.task_id
+        if not known or type(answer) is Message:
+            return False
+        return (answer.id if type(answer) is Task else answer.task_id) != known
 
     def more(self, frame: Frame) -> Update | None:
         """What `take` would give, the short way, for what most frames are: the next piece of a text.

@@ -13,6 +13,7 @@ from trunkline.net.http import Headers, HttpClient, HttpRequest
 from trunkline.wire.answers import Notice
 from trunkline.wire.delegate import read_record, submission_of
 from trunkline.wire.peer_card import Interface, PeerCard
+from trunkline.wire.replies import task_of
 from trunkline.wire.types import (
     ListQuery,
     PushConfig,
@@ -53,7 +54,8 @@ class DelegateTransport:
     async def get(self, query: TaskQuery, call: Call) -> Task:
         """A task as it stands."""
         url = f"{self._url}/{quote(query.id, safe='')}"
-        return await self._task(HttpRequest("GET", url, (*_HEADERS, *call.headers)), call)
+        task = await self._task(HttpRequest("GET", url, (*_HEADERS, *call.headers)), call)
+        return task_of(Notice(task), query.id)
 
     async def list(self, query: ListQuery, call: Call) -> TaskPage:
         """Not in this API."""

@@ -166,7 +166,7 @@ class RestTransport:
 
     async def _task(self, operation: Operation, query: TaskQuery, call: Call) -> Task:
         asked = requests.rest_task(operation, self._at_home(query), self._dialect)
-        return task_of(self._notice(await self._ask(asked, call, of_task=True)))
+        return task_of(self._notice(await self._ask(asked, call, of_task=True)), query.id)
 
     async def _push(self, operation: Operation, query: PushQuery, call: Call) -> bytes:
         asked = requests.rest_push(operation, self._at_home(query), self._dialect)

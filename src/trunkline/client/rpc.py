@@ -87,7 +87,7 @@ class JsonRpcTransport:
     async def get(self, query: TaskQuery, call: Call) -> Task:
         """A task as it stands."""
         params = requests.task_params(self._at_home(query), self._dialect)
-        return task_of(await self._notice(Operation.GET, params, call))
+        return task_of(await self._notice(Operation.GET, params, call), query.id)
 
     async def list(self, query: ListQuery, call: Call) -> TaskPage:
         """A page of tasks."""
@@ -97,7 +97,7 @@ class JsonRpcTransport:
     async def cancel(self, query: TaskQuery, call: Call) -> Task:
         """Stop a task."""
         params = requests.task_params(self._at_home(query), self._dialect)
-        return task_of(await self._notice(Operation.CANCEL, params, call))
+        return task_of(await self._notice(Operation.CANCEL, params, call), query.id)
 
     def subscribe(self, query: TaskQuery, call: Call, *, after: str = "") -> FoundStream:
         """Follow a task; `after` is sent as `Last-Event-ID`."""

@@ -84,7 +84,7 @@ class StreamEngine:
             frame = come[0]
             found = None if assembler.run is None else assembler.more(frame)
             if found is None:
-                if assembler.size.total > LIMIT:
+                if assembler.size.total > LIMIT or assembler.is_foreign(frame):
                     return None
                 self._take(frame)
             come.popleft()

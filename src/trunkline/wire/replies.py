@@ -17,6 +17,7 @@ from trunkline.wire.decode import DECODE_ERRORS, check_structure
 from trunkline.wire.error_reader import decode_leniently, excerpt, read_rpc_error, take, text
 from trunkline.wire.push import read_push_request
 from trunkline.wire.raw import RawAnswer
+from trunkline.wire.spellings import plain_task_id
 from trunkline.wire.types import PushConfig, Task, TaskPage
 
 
@@ -122,15 +123,18 @@ def read_answer(raw: bytes, *, proto: bool = False) -> Notice:
     raise Unreadable(f"the agent's answer is no task, message or update: {what}")
 
 
-def task_of(notice: Notice) -> Task:
-    """The task that `get` and `cancel` answer with.
+def task_of(notice: Notice, asked: str = "") -> Task:
+    """The task that `get` and `cancel` answer with; `asked` is the id that was asked for.
 
     Raises:
-        Unreadable: it is something else.
+        Unreadable: it is something else, or another task.
     """
-    if isinstance(notice.answer, Task):
-        return notice.answer
-    raise Unreadable(f"the agent answered with {type(notice.answer).__name__} where a Task is due")
+    task = notice.answer
+    if not isinstance(task, Task):
+        raise Unreadable(f"the agent answered with {type(task).__name__} where a Task is due")
+    if asked and task.id != plain_task_id(asked):
+        raise Unreadable(f"the agent answered with task {task.id!a} when it was asked for {asked!a}")
+    return task
 
 
 def read_page(raw: bytes, *, proto: bool = False) -> TaskPage:
