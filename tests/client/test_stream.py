@@ -146,6 +146,19 @@ def test_a_server_that_never_comes_back_is_given_up_and_the_task_named() -> None
     assert len(stand.asked) < 30
 
 
+@pytest.mark.parametrize("last", [(), (Error(-32603, "enough"),)])
+def test_a_stream_that_breaks_off_at_once_each_time_is_opened_ever_more_slowly(last: tuple[Any, ...]) -> None:
+    def script(asked: Asked) -> Any:
+        # Where it is opened again at once, no time passes.
+        assert len(stand.asked) < 1000
+        return Frames([task(WORKING), chunk("the same", append=False), *last], cut=True)
+
+    stand = Stand(script)
+    with pytest.raises((Unreachable, InternalError)):
+        read(stand, timeout_s=600)
+    assert 20 < len(stand.asked) < 300
+
+
 def test_an_error_frame_does_not_speak_against_resuming() -> None:
     broken = Frames([*hello()[:3], Error(-32603, "the reader was too slow")])
     stand = Stand([broken, Frames(hello()[3:]), WHOLE])

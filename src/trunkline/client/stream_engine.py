@@ -30,6 +30,8 @@ from trunkline.wire.types import RESTING, ArtifactUpdate, SendRequest, Task, Tas
 log = logging.getLogger("trunkline.client")
 # How long to wait for a stream to close after its task has ended: what comes late still counts.
 _CLOSING_S = 0.25
+# A stream that breaks off sooner than this, again and again, is opened again ever more slowly.
+_SHORT_S = 1.0
 # What has come from a source that does not tell; nothing can be put into it.
 _UNTOLD: deque[Frame] = deque(maxlen=0)
 
@@ -65,6 +67,7 @@ class StreamEngine:
         self._resume: ResumePoint | None = None
         self._attempts: Attempts | None = None
         self.source: AsyncIterator[Frame] | None = None
+        self._opened_at = 0.0
         # What has come from it, where it tells.
         self._come = _UNTOLD
         self._recovered = False
@@ -182,6 +185,7 @@ class StreamEngine:
             self._follow(transport.subscribe(query, call))
 
     def _follow(self, source: AsyncIterator[Frame]) -> None:
+        self._opened_at = asyncio.get_running_loop().time()
         self.source = source
         self._come = getattr(source, "come", _UNTOLD)
 
@@ -271,10 +275,11 @@ class StreamEngine:
         )
         self._session.failed(error)
         self._recovered = True
-        if not resume.broken(error, assembler.last_id):
+        moved = not resume.broken(error, assembler.last_id)
+        if moved and asyncio.get_running_loop().time() - self._opened_at >= _SHORT_S:
             self._attempts = None
         # What was refused is not asked again: the next step is another way, and no retry.
-        elif not is_refusal(error):
+        elif moved or not is_refusal(error):
             attempts = self._attempts = self._attempts or Attempts()
             try:
                 await self._session.rest(error, attempts, self.deadline)
