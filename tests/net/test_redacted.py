@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
+from base64 import b64encode
 from collections.abc import AsyncIterator, Coroutine
+from urllib.parse import quote, quote_plus
 
 import pytest
 
-from trunkline.net.redacted import RedactedResponse, credentials_in, redacted
+from trunkline.net.redacted import Redaction, credentials_in
 
 KEY = "sk-canary-71d4"
 
@@ -35,7 +38,7 @@ class Repeating:
 
 def test_what_is_repeated_is_left_out() -> None:
     reply = Repeating(b"bad key " + KEY.encode(), b", fine, ", KEY.encode() * 2)
-    found = redacted(reply, KEY)
+    found = Redaction(KEY).of(reply)
 
     async def case() -> None:
         assert (found.status, getattr(found, "is_read", False)) == (401, True)
@@ -53,14 +56,54 @@ def test_what_is_repeated_is_left_out() -> None:
 @pytest.mark.parametrize("shown", [(), ("",), ("short",)])
 def test_what_anybody_says_is_left_as_it_is(shown: tuple[str, ...]) -> None:
     reply = Repeating(b"a short word")
-    assert redacted(reply, *shown) is reply
+    assert Redaction(*shown).of(reply) is reply
 
 
 def test_credentials_are_known_by_their_headers() -> None:
-    sent = (("Authorization", f"Bearer {KEY}"), ("X-API-Key", "other"), ("x-region", "eu-central-1"))
-    assert credentials_in(sent) == [KEY, "other"]
-    plain = RedactedResponse(Repeating(b""), "nobody says this")
+    sent = (
+        ("Authorization", f"Bearer {KEY}"), ("X-API-Key", "other"), ("x-region", "eu-central-1"),
+        ("X-Acme-Token", "custom"), ("Cookie", "a=first; b=second"), ("idempotency-key", "a-message-id"),
+        ("proxy-authorization", f"Basic {b64encode(b'me:hunter22').decode()}"), ("authorization", "Basic é"),
+    )  # fmt: skip
+    login = b64encode(b"me:hunter22").decode()
+    assert credentials_in(sent) == [KEY, "other", "custom", "first", "second", login, "hunter22", "é"]
+    plain = Redaction("nobody says this").of(Repeating(b""))
     assert plain.headers["location"].endswith(KEY)
+
+
+ODD = 'p/ss wörd+"=1'
+
+
+@pytest.mark.parametrize(
+    "spelt", [ODD, json.dumps(ODD)[1:-1], json.dumps(ODD, ensure_ascii=False)[1:-1].replace("/", r"\/"),
+              quote(ODD), quote(ODD, safe=""), quote_plus(ODD)],
+)  # fmt: skip
+def test_a_credential_is_known_as_others_spell_it(spelt: str) -> None:
+    hide = Redaction(ODD)
+    assert hide.text(f"a {spelt} b") == "a *** b"
+    assert hide.body(f"a {spelt} b".encode()) == b"a *** b"
+    assert ODD not in repr(hide)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 13, 14, 40])
+def test_a_credential_that_comes_in_pieces_is_left_out(size: int) -> None:
+    whole = f"{KEY[:5]} data: {KEY}\n\n{KEY[:-1]}{KEY}, sk-".encode()
+    pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
+
+    async def case() -> list[bytes]:
+        return [piece async for piece in Redaction(KEY).of(Repeating(*pieces)).chunks()]
+
+    found = asyncio.run(case())
+    assert b"".join(found) == f"{KEY[:5]} data: ***\n\n{KEY[:-1]}***, sk-".encode()
+    assert all(found)
+
+
+def test_an_event_does_not_wait_for_the_next() -> None:
+    async def case() -> None:
+        pieces = Redaction(KEY).of(Repeating(b"data: sk\n\n", b"data: more\n\n")).chunks()
+        assert await anext(pieces) == b"data: sk\n\n"
+
+    asyncio.run(case())
 
 
 def test_a_stream_that_is_left_leaves_nothing_to_be_closed() -> None:
@@ -82,7 +125,7 @@ def test_a_stream_that_is_left_leaves_nothing_to_be_closed() -> None:
             return made[-1]
 
         asyncio.get_running_loop().set_task_factory(count)  # type: ignore[arg-type]
-        pieces = redacted(Streaming(), KEY).chunks()
+        pieces = Redaction(KEY).of(Streaming()).chunks()
         assert await anext(pieces) == b"***"
         del pieces
         gc.collect()

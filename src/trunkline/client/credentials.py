@@ -21,7 +21,7 @@ from trunkline.config import Secret, environment
 from trunkline.errors import Misuse
 from trunkline.net.egress import target
 from trunkline.net.http import HttpClient, HttpRequest, HttpResponse
-from trunkline.net.redacted import credentials_in, redacted
+from trunkline.net.redacted import Redaction, credentials_in
 from trunkline.wire.peer_card import PeerCard, PeerScheme
 
 log = logging.getLogger("trunkline.client")
@@ -53,11 +53,12 @@ class FixedHeaders:
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         self._headers = tuple([(name, Secret(value)) for name, value in headers.items()])
+        self._redaction = Redaction(*credentials_in(tuple(headers.items())))
 
     async def send_authorized(self, request: HttpRequest, http_client: HttpClient) -> HttpResponse:
         """See `Auth`."""
         shown = tuple([(name, value.reveal()) for name, value in self._headers])
-        return redacted(await http_client.open(_with(request, *shown)), *credentials_in(shown))
+        return self._redaction.of(await http_client.open(_with(request, *shown)))
 
 
 class Bearer(FixedHeaders):
@@ -84,6 +85,7 @@ class ApiKey:
         if place not in _PLACES:
             raise Misuse(f"an API key goes into the header, the query or a cookie, not into {place!r}")
         self._key = as_secret(key)
+        self._redaction = Redaction(self._key.reveal())
         self.name = name
         self.place = place
 
@@ -99,8 +101,7 @@ class ApiKey:
 
     async def send_authorized(self, request: HttpRequest, http_client: HttpClient) -> HttpResponse:
         """See `Auth`."""
-        key = self._key.reveal()
-        return redacted(await http_client.open(self._shown(request, key)), key)
+        return self._redaction.of(await http_client.open(self._shown(request, self._key.reveal())))
 
     def _shown(self, request: HttpRequest, key: str) -> HttpRequest:
         name = self.name or API_KEY
@@ -328,7 +329,7 @@ class HttpxAuth:
             asked = next(flow)
             for _ in range(STEPS):
                 sent = _request(asked, request)
-                reply = redacted(await http_client.open(sent), *credentials_in(sent.headers))
+                reply = Redaction(*credentials_in(sent.headers)).of(await http_client.open(sent))
                 headers = Fields(reply.headers)
                 seen = SimpleNamespace(status_code=reply.status, headers=headers, request=asked, cookies={})
                 try:

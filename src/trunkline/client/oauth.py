@@ -20,6 +20,7 @@ from trunkline.config import Secret
 from trunkline.errors import Misuse, Unauthenticated, Unreachable, Unreadable
 from trunkline.net.egress import shown, target
 from trunkline.net.http import Headers, HttpClient, HttpRequest, HttpResponse
+from trunkline.net.redacted import Redaction, credentials_in
 from trunkline.wire.decode import DECODE_ERRORS
 
 # A token is replaced this long before its end, so that none ends on the way.
@@ -181,25 +182,16 @@ class ClientCredentials:
 
     async def _fetched(self, http_client: HttpClient) -> Token:
         # Invariant: no error of it says that the request it is for may have been sent.
+        form, headers = self._login_form()
+        shown = self._secret.reveal(), form.get("subject_token", ""), *credentials_in(headers)
+        hide = Redaction(*shown).text
         try:
-            return await request_token(http_client, self._url, *self._login_form())
+            return await request_token(http_client, self._url, form, headers)
         except (Unreadable, Unauthenticated) as error:
-            raise Unauthenticated(self._without_secrets(str(error))) from None
+            raise Unauthenticated(hide(str(error))) from None
         except Unreachable as error:
             reason = error.reason if fate_of(error) is Fate.ANSWERED else "connect"
-            raise Unreachable(self._without_secrets(str(error)), reason=reason) from None
-
-    def _without_secrets(self, said: str) -> str:
-        """What an endpoint said, unless it repeats what it was shown."""
-        form, headers = self._login_form()
-        secrets = [
-            self._secret.reveal(),
-            form.get("subject_token"),
-            *[value.split()[-1] for _, value in headers],
-        ]
-        if any([one and one in said for one in secrets]):
-            return f"{target(self._url).host} gives no token, and repeats a secret in its answer"
-        return said
+            raise Unreachable(hide(str(error)), reason=reason) from None
 
     def _grant(self) -> dict[str, str]:
         """The members of the grant by which a token is asked for."""

@@ -2,44 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import json
+import re
+from base64 import b64decode
+from collections.abc import AsyncIterator
+from urllib.parse import quote, quote_plus
 
 from trunkline.net.http import Headers, HttpResponse
 
 HIDDEN = "***"
 # Anything shorter may be a word that anybody says.
 _SHORTEST = 8
-_SHOWN_IN = frozenset(
-    {"api-key", "authorization", "cookie", "proxy-authorization", "x-api-key", "x-goog-api-key"}
-)
+# How headers are named that hold credentials; the value of the one that is none comes back in every answer.
+_NAMES = re.compile("auth|cookie|credential|key|passw|secret|session|token", re.IGNORECASE)
+_HARMLESS = frozenset({"idempotency-key"})
 # Whoever follows it has to find the place.
 _KEPT = "location"
 
 
-def redacted(reply: HttpResponse, *credentials: str) -> HttpResponse:
-    """The same answer, which does not repeat these credentials."""
-    for one in credentials:
-        if len(one) >= _SHORTEST:
-            reply = RedactedResponse(reply, one)
-    return reply
+class Redaction:
+    """Says `***` where a text would repeat a credential: as it is, or as JSON, URLs and forms spell it."""
+
+    __slots__ = ("_forms", "_plain")
+
+    def __init__(self, *credentials: str) -> None:
+        spelt = [form for one in credentials if len(one) >= _SHORTEST for form in _spellings(one)]
+        # The longest first: one may hold another.
+        self._plain = tuple(sorted(dict.fromkeys(spelt), key=len, reverse=True))
+        self._forms = tuple([form.encode() for form in self._plain])
+
+    def of(self, reply: HttpResponse) -> HttpResponse:
+        """The same answer, which does not repeat them."""
+        return RedactedResponse(reply, self) if self._forms else reply
+
+    def text(self, text: str) -> str:
+        """The same text, which does not."""
+        for form in self._plain:
+            text = text.replace(form, HIDDEN)
+        return text
+
+    def body(self, body: bytes) -> bytes:
+        """The same bytes, which do not."""
+        for form in self._forms:
+            if form in body:
+                body = body.replace(form, HIDDEN.encode())
+        return body
+
+    def begun(self, body: bytes) -> int:
+        """How many bytes at the end may be the beginning of one of them."""
+        longest, last = 0, body[-1:]
+        for form in self._forms:
+            # Events end with what no credential holds: nothing of them is kept waiting.
+            if last in form:
+                sizes = range(min(len(form) - 1, len(body)), longest, -1)
+                longest = next((size for size in sizes if body.endswith(form[:size])), longest)
+        return longest
 
 
 def credentials_in(headers: Headers) -> list[str]:
-    """The credentials that a request shows in headers that are known to hold them."""
-    return [value.rpartition(" ")[2] for name, value in headers if name.lower() in _SHOWN_IN]
+    """The credentials that a request shows in headers that are named like ones that hold them."""
+    return [one for name, value in headers if _is_secret(name) for one in _shown(name, value)]
+
+
+def _is_secret(name: str) -> bool:
+    return _NAMES.search(name) is not None and name.lower() not in _HARMLESS
+
+
+def _shown(name: str, value: str) -> list[str]:
+    if "cookie" in name.lower():
+        return [pair.partition("=")[2].strip() for pair in value.split(";")]
+    scheme, _, credential = value.rpartition(" ")
+    if scheme.lower() != "basic":
+        return [credential]
+    try:
+        return [credential, b64decode(credential).decode().partition(":")[2]]
+    except ValueError:
+        return [credential]
+
+
+def _spellings(credential: str) -> list[str]:
+    escaped = [json.dumps(credential, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)]
+    in_urls = quote(credential, safe=""), quote_plus(credential), quote(credential)
+    return [credential, *escaped, *[one.replace("/", "\\/") for one in escaped], *in_urls]
 
 
 class RedactedResponse:
-    """An answer that says `***` where it would repeat a credential.
+    """An answer that says `***` where it would repeat a credential."""
 
-    In a stream one that comes in two pieces is passed by.
-    """
+    __slots__ = ("_redaction", "_reply")
 
-    __slots__ = ("_reply", "_text")
-
-    def __init__(self, reply: HttpResponse, credential: str) -> None:
+    def __init__(self, reply: HttpResponse, redaction: Redaction) -> None:
         self._reply = reply
-        self._text = credential
+        self._redaction = redaction
 
     @property
     def status(self) -> int:
@@ -49,12 +103,8 @@ class RedactedResponse:
     @property
     def headers(self) -> dict[str, str]:
         """See `HttpResponse`."""
-        found, text = self._reply.headers, self._text
-        if not any([text in value for value in found.values()]):
-            return found
-        return {
-            name: value if name == _KEPT else value.replace(text, HIDDEN) for name, value in found.items()
-        }
+        hide = self._redaction.text
+        return {name: value if name == _KEPT else hide(value) for name, value in self._reply.headers.items()}
 
     @property
     def is_read(self) -> bool:
@@ -63,35 +113,44 @@ class RedactedResponse:
 
     async def read(self, limit: int, *, idle_s: float | None = None) -> bytes:
         """See `HttpResponse`."""
-        return self._without(await self._reply.read(limit, idle_s=idle_s))
+        return self._redaction.body(await self._reply.read(limit, idle_s=idle_s))
 
     def chunks(self, *, idle_s: float | None = None) -> AsyncIterator[bytes]:
         """See `HttpResponse`."""
-        return RedactedPieces(self._reply.chunks(idle_s=idle_s), self._without)
+        return RedactedPieces(self._reply.chunks(idle_s=idle_s), self._redaction)
 
     async def close(self) -> None:
         """See `HttpResponse`."""
         await self._reply.close()
 
-    def _without(self, body: bytes) -> bytes:
-        text = self._text.encode()
-        return body.replace(text, HIDDEN.encode()) if text in body else body
-
 
 class RedactedPieces:
-    """The pieces of such an answer.
+    """The pieces of such an answer; what may be the beginning of a credential waits for the next one.
 
     No generator: most streams are left where their task ends, and asyncio makes a task to close each one.
     """
 
-    __slots__ = ("_pieces", "_without")
+    __slots__ = ("_held", "_pieces", "_redaction")
 
-    def __init__(self, pieces: AsyncIterator[bytes], without: Callable[[bytes], bytes]) -> None:
+    def __init__(self, pieces: AsyncIterator[bytes], redaction: Redaction) -> None:
         self._pieces = pieces
-        self._without = without
+        self._redaction = redaction
+        self._held = b""
 
     def __aiter__(self) -> RedactedPieces:
         return self
 
     async def __anext__(self) -> bytes:
-        return self._without(await self._pieces.__anext__())
+        redaction = self._redaction
+        while True:
+            try:
+                piece = redaction.body(self._held + await self._pieces.__anext__())
+            except StopAsyncIteration:
+                rest, self._held = self._held, b""
+                if rest:
+                    return rest
+                raise
+            size = len(piece) - redaction.begun(piece)
+            self._held = piece[size:]
+            if size:
+                return piece[:size]
