@@ -230,9 +230,9 @@ class Assembler:
     def is_foreign(self, frame: Frame) -> bool:
         """Whether a frame is about another task than those before it."""
         answer, known = frame.notice.answer, self.task_id
-        if not known or type(answer) is Message:
+        if not known or isinstance(answer, Message):
             return False
-        return (answer.id if type(answer) is Task else answer.task_id) != known
+        return known != (answer.id if isinstance(answer, Task) else answer.task_id)
 
     def more(self, frame: Frame) -> Update | None:
         """What `take` would give, the short way, for what most frames are: the next piece of a text.
