@@ -166,3 +166,18 @@ def test_a_caller_finds_nothing_of_another_tenant_by_guessing(siege: Siege) -> N
         assert answers[0] == answers[1] and answers[0][0] in (401, 404), (path, answers)
     garbage = [south.ask("GET", f"/answer/{token}") for token in (mine["id"], "a" * 120)]
     assert {one.status_code for one in garbage} <= {400, 404, 410} and len({one.text for one in garbage}) == 1
+
+
+@pytest.mark.parametrize("path", ["", "/v1/a2a/agents/echo"])
+def test_an_agent_that_leads_back_to_its_hub_comes_to_an_end(tmp_path: Path, path: str) -> None:
+    hub = HubProcess(tmp_path)
+    (tmp_path / "agents.yaml").write_text(f'agents: [{{name: echo, url: "{hub.base}{path}", skills: [go]}}]')
+    with hub:
+        caller = Tenant(hub.base, "")
+        until(lambda: caller.ask("GET", "/api/agents/echo").json()["state"] == "ready")
+        task = caller.ask("POST", "/v1/a2a/agents/echo/message:send", params("go")).json()["task"]
+        assert plain_state(task) in ("rejected", "failed")
+        assert "hop_limit" in task["status"]["message"]["parts"][0]["text"]
+        # Each of them was a task of its own here.
+        assert len(caller.ask("GET", "/api/tasks").json()["items"]) == 9
+        caller.close()

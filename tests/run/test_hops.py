@@ -13,7 +13,7 @@ from trunkline.errors import InvalidParams, UnsupportedOperation
 from trunkline.log.events import Recorded, Submitted
 from trunkline.log.fold import State
 from trunkline.run.executor import Verdict, Work
-from trunkline.run.hops import KEY, Bounds, Grants, check, is_late
+from trunkline.run.hops import KEY, Bounds, Grants, check, is_late, relayed
 from trunkline.wire.types import Message, Metadata, Part, Role, SendRequest, TaskState
 
 NOW = 1_800_000_000_000
@@ -272,3 +272,20 @@ def test_of_a_cost_each_call_hands_on_a_half_of_what_is_left() -> None:
 def test_a_cost_is_a_number_of_dollars(cost: Any) -> None:
     with pytest.raises(InvalidParams, match="number of dollars"):
         check(_request({"cost": cost}), BOUNDS, NOW)
+
+
+@pytest.mark.parametrize(
+    ("chain", "told"),
+    [
+        (None, {"root": "first", "hops": 1}),
+        ({"deadline": 5, "own": "word"}, {"root": "first", "hops": 1, "deadline": 5}),
+        (
+            {"root": "r", "hops": 3, "budget": 4, "cost": 2},
+            {"root": "r", "hops": 4, "budget": 4, "cost": 2.0},
+        ),
+    ],
+)
+@pytest.mark.parametrize("within", ["message", "request"])
+def test_what_is_done_elsewhere_is_one_task_more_in_the_line(chain: Any, told: Any, within: str) -> None:
+    at_request = {"metadata": {KEY: chain}} if within == "request" and chain else {}
+    assert relayed(_state(None if at_request else chain, **at_request)) == {KEY: told}

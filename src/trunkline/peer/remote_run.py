@@ -43,6 +43,7 @@ from trunkline.peer.failure import UNANSWERED, UNCERTAIN, explain
 from trunkline.peer.hearing import LoginWatch
 from trunkline.peer.relay import ASKED_KEY, Relay, deadline_of, is_bounded_there
 from trunkline.peer.remote import (
+    CALLS,
     Peer,
     Target,
     correlation_of,
@@ -51,6 +52,7 @@ from trunkline.peer.remote import (
     spoken,
 )
 from trunkline.peer.steps import SENT, TAKEN, RemoteTask, Sent, context_known
+from trunkline.run import hops
 from trunkline.run.executor import Verdict, Work
 from trunkline.telemetry.traces import traceparent
 from trunkline.wire.question import QUESTION_CLOSED, question_metadata
@@ -300,7 +302,10 @@ class RemoteRun:
             traceparent=traceparent(self._work.state.trace),
             push=push,
         )
-        metadata = passed_on(message.metadata)
+        state = self._work.state
+        # A call of a skill was counted where it was made.
+        is_relay = not place and not state.agent.endswith(CALLS)
+        metadata = hops.relayed(state) if is_relay else passed_on(message.metadata)
         if place and (asked := self._asked(place)):
             metadata = {**(metadata or {}), **question_metadata(asked)}
         return Message("", role=Role.USER, parts=message.parts, metadata=metadata), said

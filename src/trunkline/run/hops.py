@@ -166,6 +166,17 @@ def handed_on(state: State, calls: int) -> Metadata:
     return {KEY: {**found[0][KEY], **share}}
 
 
+def relayed(state: State) -> Metadata:
+    """The chain for the message by which a task is done elsewhere: one task more in the line, else as it is.
+
+    Also where the caller named none: what leads back here must come to an end.
+    """
+    chain = _recorded(state) or Hops()
+    more = {"budget": chain.budget, "deadline": chain.deadline, "cost": chain.cost}
+    told = {name: value for name, value in more.items() if value is not None}
+    return {KEY: {"root": chain.root or state.task_id, "hops": chain.hops + 1, **told}}
+
+
 def _refused(reason: str, text: str) -> UnsupportedOperation:
     return UnsupportedOperation(text, field=f"message.metadata.{KEY}", reason=reason)
 
