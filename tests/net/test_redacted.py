@@ -11,7 +11,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from trunkline.net.redacted import Redaction, credentials_in
+from trunkline.net.redacted import CredentialRedaction, credentials_in
 
 KEY = "sk-canary-71d4"
 
@@ -38,7 +38,7 @@ class Repeating:
 
 def test_what_is_repeated_is_left_out() -> None:
     reply = Repeating(b"bad key " + KEY.encode(), b", fine, ", KEY.encode() * 2)
-    found = Redaction(KEY).of(reply)
+    found = CredentialRedaction(KEY).of(reply)
 
     async def case() -> None:
         assert (found.status, getattr(found, "is_read", False)) == (401, True)
@@ -56,7 +56,7 @@ def test_what_is_repeated_is_left_out() -> None:
 @pytest.mark.parametrize("shown", [(), ("",), ("short",)])
 def test_what_anybody_says_is_left_as_it_is(shown: tuple[str, ...]) -> None:
     reply = Repeating(b"a short word")
-    assert Redaction(*shown).of(reply) is reply
+    assert CredentialRedaction(*shown).of(reply) is reply
 
 
 def test_credentials_are_known_by_their_headers() -> None:
@@ -67,7 +67,7 @@ def test_credentials_are_known_by_their_headers() -> None:
     )  # fmt: skip
     login = b64encode(b"me:hunter22").decode()
     assert credentials_in(sent) == [KEY, "other", "custom", "first", "second", login, "hunter22", "é"]
-    plain = Redaction("nobody says this").of(Repeating(b""))
+    plain = CredentialRedaction("nobody says this").of(Repeating(b""))
     assert plain.headers["location"].endswith(KEY)
 
 
@@ -79,7 +79,7 @@ ODD = 'p/ss wörd+"=1'
               quote(ODD), quote(ODD, safe=""), quote_plus(ODD)],
 )  # fmt: skip
 def test_a_credential_is_known_as_others_spell_it(spelt: str) -> None:
-    hide = Redaction(ODD)
+    hide = CredentialRedaction(ODD)
     assert hide.text(f"a {spelt} b") == "a *** b"
     assert hide.body(f"a {spelt} b".encode()) == b"a *** b"
     assert ODD not in repr(hide)
@@ -91,7 +91,7 @@ def test_a_credential_that_comes_in_pieces_is_left_out(size: int) -> None:
     pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
 
     async def case() -> list[bytes]:
-        return [piece async for piece in Redaction(KEY).of(Repeating(*pieces)).chunks()]
+        return [piece async for piece in CredentialRedaction(KEY).of(Repeating(*pieces)).chunks()]
 
     found = asyncio.run(case())
     assert b"".join(found) == f"{KEY[:5]} data: ***\n\n{KEY[:-1]}***, sk-".encode()
@@ -100,7 +100,7 @@ def test_a_credential_that_comes_in_pieces_is_left_out(size: int) -> None:
 
 def test_an_event_does_not_wait_for_the_next() -> None:
     async def case() -> None:
-        pieces = Redaction(KEY).of(Repeating(b"data: sk\n\n", b"data: more\n\n")).chunks()
+        pieces = CredentialRedaction(KEY).of(Repeating(b"data: sk\n\n", b"data: more\n\n")).chunks()
         assert await anext(pieces) == b"data: sk\n\n"
 
     asyncio.run(case())
@@ -125,7 +125,7 @@ def test_a_stream_that_is_left_leaves_nothing_to_be_closed() -> None:
             return made[-1]
 
         asyncio.get_running_loop().set_task_factory(count)  # type: ignore[arg-type]
-        pieces = Redaction(KEY).of(Streaming()).chunks()
+        pieces = CredentialRedaction(KEY).of(Streaming()).chunks()
         assert await anext(pieces) == b"***"
         del pieces
         gc.collect()

@@ -21,7 +21,7 @@ from trunkline.config import Secret, environment
 from trunkline.errors import Misuse
 from trunkline.net.egress import target
 from trunkline.net.http import HttpClient, HttpRequest, HttpResponse
-from trunkline.net.redacted import Redaction, credentials_in
+from trunkline.net.redacted import CredentialRedaction, credentials_in
 from trunkline.wire.peer_card import PeerCard, PeerScheme
 
 log = logging.getLogger("trunkline.client")
@@ -53,7 +53,7 @@ class FixedHeaders:
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         self._headers = tuple([(name, Secret(value)) for name, value in headers.items()])
-        self._redaction = Redaction(*credentials_in(tuple(headers.items())))
+        self._redaction = CredentialRedaction(*credentials_in(tuple(headers.items())))
 
     async def send_authorized(self, request: HttpRequest, http_client: HttpClient) -> HttpResponse:
         """See `Auth`."""
@@ -85,7 +85,7 @@ class ApiKey:
         if place not in _PLACES:
             raise Misuse(f"an API key goes into the header, the query or a cookie, not into {place!r}")
         self._key = as_secret(key)
-        self._redaction = Redaction(self._key.reveal())
+        self._redaction = CredentialRedaction(self._key.reveal())
         self.name = name
         self.place = place
 
@@ -329,7 +329,7 @@ class HttpxAuth:
             asked = next(flow)
             for _ in range(STEPS):
                 sent = _request(asked, request)
-                reply = Redaction(*credentials_in(sent.headers)).of(await http_client.open(sent))
+                reply = CredentialRedaction(*credentials_in(sent.headers)).of(await http_client.open(sent))
                 headers = Fields(reply.headers)
                 seen = SimpleNamespace(status_code=reply.status, headers=headers, request=asked, cookies={})
                 try:

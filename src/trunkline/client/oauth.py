@@ -20,7 +20,7 @@ from trunkline.config import Secret
 from trunkline.errors import Misuse, Unauthenticated, Unreachable, Unreadable
 from trunkline.net.egress import shown, target
 from trunkline.net.http import Headers, HttpClient, HttpRequest, HttpResponse
-from trunkline.net.redacted import Redaction, credentials_in
+from trunkline.net.redacted import CredentialRedaction, credentials_in
 from trunkline.wire.decode import DECODE_ERRORS
 
 # A token is replaced this long before its end, so that none ends on the way.
@@ -184,7 +184,7 @@ class ClientCredentials:
         # Invariant: no error of it says that the request it is for may have been sent.
         form, headers = self._login_form()
         shown = self._secret.reveal(), form.get("subject_token", ""), *credentials_in(headers)
-        hide = Redaction(*shown).text
+        hide = CredentialRedaction(*shown).text
         try:
             return await request_token(http_client, self._url, form, headers)
         except (Unreadable, Unauthenticated) as error:

@@ -15,7 +15,7 @@ import httpx2
 from trunkline.errors import TimedOut, Unreachable
 from trunkline.net.egress import shown
 from trunkline.net.http import HttpClient, HttpRequest, HttpResponse
-from trunkline.net.redacted import Redaction, credentials_in
+from trunkline.net.redacted import CredentialRedaction, credentials_in
 
 log = logging.getLogger("trunkline.net")
 ANSWER_BYTES = 64 << 20
@@ -52,7 +52,7 @@ class HttpxTransport(httpx2.AsyncBaseTransport):
         except (TimeoutError, Unreachable) as error:
             raise _failure(error, request) from error
         # What a provider says of a key that it refuses goes into the log.
-        response = Redaction(*credentials_in(headers)).of(response)
+        response = CredentialRedaction(*credentials_in(headers)).of(response)
         stream = BoundedStream(response, request, read_s, self._answer_bytes)
         return httpx2.Response(response.status, headers=response.headers, stream=stream, request=request)
 

@@ -20,7 +20,7 @@ _HARMLESS = frozenset({"idempotency-key"})
 _KEPT = "location"
 
 
-class Redaction:
+class CredentialRedaction:
     """Says `***` where a text would repeat a credential: as it is, or as JSON, URLs and forms spell it."""
 
     __slots__ = ("_forms", "_plain")
@@ -91,7 +91,7 @@ class RedactedResponse:
 
     __slots__ = ("_redaction", "_reply")
 
-    def __init__(self, reply: HttpResponse, redaction: Redaction) -> None:
+    def __init__(self, reply: HttpResponse, redaction: CredentialRedaction) -> None:
         self._reply = reply
         self._redaction = redaction
 
@@ -132,7 +132,7 @@ class RedactedPieces:
 
     __slots__ = ("_held", "_pieces", "_redaction")
 
-    def __init__(self, pieces: AsyncIterator[bytes], redaction: Redaction) -> None:
+    def __init__(self, pieces: AsyncIterator[bytes], redaction: CredentialRedaction) -> None:
         self._pieces = pieces
         self._redaction = redaction
         self._held = b""
