@@ -9,12 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.client.agents import COMPLETED, HOME, Error, Stand, card, hello, stored, task
+from tests.client.agents import COMPLETED, HOME, WORKING, Error, Stand, card, hello, stored, task
 from tests.loops import leap
 from trunkline.client.client import Client
+from trunkline.client.negotiation import RENEW_S
 from trunkline.client.transport import Call, Frame
 from trunkline.demo.agent import agent
 from trunkline.errors import (
+    MethodNotFound,
     RouteNotFound,
     Unauthenticated,
     Unreachable,
@@ -287,3 +289,41 @@ def test_an_agent_with_a_send_alone_is_spoken_to(listed: dict[str, Any]) -> None
 
     stand = Stand(only_send, listed.get("card", card(supportedInterfaces=[])))
     talk(stand, _send)
+
+
+def test_an_agent_that_becomes_one_of_another_version_is_spoken_to_in_its_words() -> None:
+    def script(asked: Any) -> Any:
+        if asked.method == "SendMessage" and stand.card is new:
+            return task(WORKING)
+        if asked.method == "tasks/get" and stand.card is not new:
+            return DONE
+        return Error(-32601, "method not found")
+
+    new = offering(interface())
+    stand = Stand(script, new)
+
+    async def conversation(client: Client) -> None:
+        sent = await client.send("hi", wait=False)
+        stand.card = offering(interface(version="0.3"))
+        assert (await client.get(sent.task_id)).ok
+        assert stand.methods == ["SendMessage", "GetTask", "tasks/get"]
+
+    talk(stand, conversation)
+
+
+def test_the_card_of_an_agent_that_lacks_a_method_is_looked_at_now_and_then() -> None:
+    stand = Stand(lambda asked: task() if asked.method == "SendMessage" else Error(-32601, "no"))
+
+    async def conversation(client: Client) -> None:
+        await client.send("hi")
+        for _ in range(3):
+            with pytest.raises(MethodNotFound):
+                await client.get("t1")
+        assert stand.cards == 2
+        await asyncio.sleep(RENEW_S)
+        stand.card = None
+        with pytest.raises(MethodNotFound):
+            await client.get("t1")
+        assert stand.cards > 2
+
+    talk(stand, conversation)

@@ -20,6 +20,7 @@ from trunkline.errors import (
     MethodNotFound,
     Misuse,
     PushNotSupported,
+    Refused,
     RouteNotFound,
     TimedOut,
     TrunklineError,
@@ -40,6 +41,10 @@ TRANSPORTS: dict[str, TransportFactory] = {
     "HTTP+JSON": RestTransport,
     "DELEGATE": DelegateTransport,
 }
+
+
+# How long an agent that lacks a method is not asked for its card again because of that.
+RENEW_S = 60.0
 
 
 class Negotiation:
@@ -82,6 +87,8 @@ class Negotiation:
         # Those that were taken though they cannot read a task; each is taken once.
         self._spared: set[Interface] = set()
         self._chosen: Interface | None = None
+        # When the card may be looked at again because a method is missing: some agents lack it for good.
+        self._renewable_at = 0.0
 
     @property
     def version(self) -> str:
@@ -125,6 +132,8 @@ class Negotiation:
         if (version := self._options.version) and isinstance(error, VersionNotSupported):
             wanted = f"version {version} is pinned; leave it out to have the agent's own"
             raise VersionNotSupported(f"{error.message}; {wanted}") from error
+        if self.proven and isinstance(error, MethodNotFound | VersionNotSupported):
+            return await self._renew(failed)
         # Garbage comes from places that the card names rightly, too: it is asked for again, not elsewhere.
         # What is too large has been made, and would be made once more elsewhere.
         is_large = isinstance(error, Unreachable) and error.reason == "size"
@@ -145,6 +154,24 @@ class Negotiation:
             if is_dead or isinstance(error, _LACKS):
                 return False
             raise no_interface(self._url, attempts, self._notes) from error
+
+    async def _renew(self, failed: Transport) -> bool:
+        """Choose anew if the agent has become another one meanwhile, as its card then says."""
+        async with self._choosing:
+            if self.transport is not failed:
+                return True
+            now, before = asyncio.get_running_loop().time(), self.known
+            if before is None or now < self._renewable_at:
+                return False
+            self._renewable_at = now + RENEW_S
+            try:
+                if (await self.card(refresh=True)).interfaces == before.interfaces:
+                    return False
+            except (Refused, Unreachable, Unreadable):
+                return False
+            self.proven = False
+            self.transport = await self._choose()
+            return True
 
     def wants(self) -> str:
         """The sentence for a caller that the agent refuses."""
