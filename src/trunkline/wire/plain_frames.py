@@ -6,7 +6,7 @@ reader of every dialect, which gives the same for these too.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, cast
 
 import msgspec
 from msgspec import Meta, Struct
@@ -19,6 +19,7 @@ from trunkline.wire.types import (
     Artifact,
     ArtifactUpdate,
     Message,
+    Metadata,
     Part,
     Role,
     StatusUpdate,
@@ -47,6 +48,8 @@ class _PlainMessage(_Plain, frozen=True):
     task_id: str = ""
     role: Role | None = None
     parts: tuple[_PlainPart, ...] = ()
+    # Such as the chain of agents, which an agent repeats in the history of its task.
+    metadata: dict[str, dict[str, str | int | float]] | None = None
 
 
 class _PlainStatus(_Plain, frozen=True):
@@ -166,7 +169,8 @@ def _status(plain: _PlainStatus) -> TaskStatus:
 
 def _message(plain: _PlainMessage) -> Message:
     task_id = plain.task_id.removeprefix("tasks/")
-    return Message(plain.message_id, plain.context_id, task_id, plain.role, _parts(plain.parts))
+    parts, metadata = _parts(plain.parts), cast("Metadata | None", plain.metadata)
+    return Message(plain.message_id, plain.context_id, task_id, plain.role, parts, metadata)
 
 
 def _artifact(plain: _PlainArtifact) -> Artifact:
