@@ -70,7 +70,7 @@ class Log(Protocol):
         ...
 
     async def tail_appends(self, cursor: Cursor, limit: int = 1000) -> tuple[Sequence[TailAppend], Cursor]:
-        """The same by whole appends; the first may lack its beginning, those in memory may be more."""
+        """The same by whole appends; only the first may lack its beginning, if the cursor lies inside it."""
         ...
 
     async def end(self) -> Cursor:

@@ -72,8 +72,7 @@ def test_pages_are_those_of_the_file(appends, limit, kept):
             ][: len(found)]
             assert found[1:] == [one for one in appends_of_file if one.id > after][1 : len(found)]
             assert sum(len(one.events) for one in found) == int(reached) - after
-            of_file = await look(store, partial(log._tail, after=after, limit=limit))
-            assert len(found) in (len(of_file), sum(one.id > after for one in appends_of_file))
+            assert sum(len(one.events) for one in found[1:]) < limit
         assert len(await pages(store, limit)) == count
         await store.close()
 

@@ -24,8 +24,6 @@ from trunkline.store.sqlite.database import SqliteDatabase
 from trunkline.store.statements import statements
 
 RECENT_BYTES = 8 << 20
-# How many of their events are given at once to who reads by appends: more would hold up the loop.
-RECENT_EVENTS = 8000
 _number = attrgetter("id")
 
 
@@ -140,7 +138,7 @@ class SqliteLog:
         """See `Log`."""
         found = [
             (append.id - append.last + recorded.seq, TailRecord(append.tenant, append.task_id, recorded))
-            for append in await self._appends(_place(cursor), limit, limit)
+            for append in await self._appends(_place(cursor), limit)
             for recorded in placed(append.last, append.at, append.events)
         ][:limit]
         return [record for _, record in found], str(found[-1][0]) if found else cursor
@@ -149,16 +147,15 @@ class SqliteLog:
         self, cursor: Cursor, limit: int = 1000
     ) -> tuple[Sequence[NumberedAppend], Cursor]:
         """See `Log`."""
-        # Each page costs who counts its events two commits; what is in memory costs nothing to give.
-        found = await self._appends(_place(cursor), limit, RECENT_EVENTS)
+        found = await self._appends(_place(cursor), limit)
         return found, str(found[-1].id) if found else cursor
 
-    async def _appends(self, after: int, limit: int, recent_limit: int) -> list[NumberedAppend]:
+    async def _appends(self, after: int, limit: int) -> list[NumberedAppend]:
         if self._recent is None:
             # Kept once somebody reads the whole log: most processes have nobody who does.
             self._recent = RecentAppends()
             self._database.group_commit.written = self._recent.take
-        found = self._recent.page(after, recent_limit)
+        found = self._recent.page(after, limit)
         if found is None:
             found = await self._database.read(partial(_tail, after=after, limit=limit))
         else:
