@@ -31,8 +31,8 @@ from trunkline.wire.card import Card
 class ExecutorFactory(Struct, frozen=True):
     """Makes the executors of agents that are made of skills.
 
-    `local` are the agents that they may call, `tools` those of the operator's MCP servers, `lacks` knows
-    which skills such an agent has not, and `counted` are the reports that are recorded whatever callers name.
+    `local` are the agents that they may call, `tools` those of the operator's MCP servers, and `lacks` knows
+    which skills such an agent has not.
     """
 
     drift: DriftMonitor
@@ -41,21 +41,13 @@ class ExecutorFactory(Struct, frozen=True):
     following: Following
     tools: ToolCaller | None = None
     lacks: LacksSkill = lacks_nothing
-    counted: tuple[str, ...] = ()
 
     def of(self, agent: Agent, own: Settings, *, id: str = "") -> tuple[HostedAgent, HostedAgent]:
         """An agent under an id, and what follows the remote tasks that its skills ask for."""
         name = id or agent.id
         reachable = Reachable(remote_id(name), agent.peers, self.local, self.tools, self.lacks)
         executor = SkillExecutor(
-            agent.name,
-            agent.skills,
-            agent.default,
-            own,
-            self.drift,
-            bounds=self.bounds,
-            reachable=reachable,
-            counted=self.counted,
+            agent.name, agent.skills, agent.default, own, self.drift, bounds=self.bounds, reachable=reachable
         )
         elsewhere = PeerExecutor(agent.peers, following=self.following)
         return (

@@ -58,7 +58,6 @@ class SkillExecutor:
         *,
         bounds: Bounds | None = None,
         reachable: Reachable | None = None,
-        counted: tuple[str, ...] = (),
     ) -> None:
         self._name = name
         self._skills = skills
@@ -66,7 +65,6 @@ class SkillExecutor:
         self._own = own
         self._bounds = bounds or Bounds()
         self._reachable = reachable
-        self._counted = counted
         self._drift = drift or DriftMonitor()
 
     def admit(self, request: SendRequest) -> str:
@@ -152,7 +150,6 @@ class SkillExecutor:
         """Call the skill that the task was admitted for."""
         skill = self._skills.get(work.state.skill)
         turn = Turn(work, work.state.skill, self._own, self._bounds, self._reachable)
-        turn.counted = self._counted
         success = False
         try:
             if skill is None:
@@ -298,10 +295,8 @@ async def record_stop(turn: Turn) -> None:
 
 
 def _reports(turn: Turn, *, success: bool) -> Metadata:
-    """What the run says of itself, as far as its caller wants it or somebody counts it; most say nothing."""
-    if turn.report is None:
-        return {}
-    return turn.report.wanted(success=success, duration_ms=turn.elapsed_ms, counted=turn.counted)
+    """What the run says of itself, as far as its caller wants it; most say nothing."""
+    return {} if turn.report is None else turn.report.wanted(success=success, duration_ms=turn.elapsed_ms)
 
 
 async def _close(turn: Turn, extra: Metadata) -> None:
@@ -327,10 +322,10 @@ def _artifact_with(turn: Turn, artifact: Artifact, extra: Metadata) -> Artifact:
     """An artifact with reports in its metadata, and as parts too if the caller named their extensions."""
     if not extra:
         return artifact
-    named = () if turn.report is None else turn.report.only or ()
+    named = turn.report is not None and turn.report.only is not None
     return msgspec.structs.replace(
         artifact,
-        parts=(*artifact.parts, *[report_part(*one) for one in extra.items() if one[0] in named]),
+        parts=(*artifact.parts, *[report_part(*one) for one in extra.items() if named]),
         metadata={**(artifact.metadata or {}), **extra},
         extensions=(*artifact.extensions, *extra),
     )

@@ -122,9 +122,9 @@ class RunReport(Struct):
         if self.changes and success:
             yield DELTA, {"deltas": [asdict(one) for one in self.changes]}
 
-    def wanted(self, *, success: bool, duration_ms: int, counted: tuple[str, ...] = ()) -> Metadata:
-        """The bodies of the reports that the caller wants or somebody counts, by URI."""
-        only = None if self.only is None else (*self.only, *counted)
+    def wanted(self, *, success: bool, duration_ms: int) -> Metadata:
+        """The bodies of the reports that the caller wants, by the URI of their extension."""
+        only = self.only
         return {
             uri_of(name): body
             for name, body in self.bodies(success=success, duration_ms=duration_ms)

@@ -68,7 +68,7 @@ class Turn:
 
     __slots__ = (
         "_begun", "_count", "_grants", "_held", "_own", "_places", "_reachable", "_spoke", "_timer",
-        "_work", "_written", "answer_name", "counted", "lost_step", "raised", "report", "skill",
+        "_work", "_written", "answer_name", "lost_step", "raised", "report", "skill",
     )  # fmt: skip
 
     def __init__(
@@ -81,8 +81,6 @@ class Turn:
         self._reachable = reachable
         # What the run says of itself; most say nothing.
         self.report: RunReport | None = None
-        # The URIs of reports that are recorded even if the caller names others.
-        self.counted: tuple[str, ...] = ()
         self._work = work
         self._own = own
         self._written: list[str] = []

@@ -23,7 +23,6 @@ from trunkline.fleet.catalogue.entry import Entry, EntrySkill, Kind
 from trunkline.fleet.catalogue.entry_reader import is_path
 from trunkline.fleet.catalogue.listed import CardFacts, Listed
 from trunkline.fleet.catalogue.model_entry import MODEL_ENTRY, ModelEntry
-from trunkline.fleet.health.outcome import COUNTED
 from trunkline.fleet.journal import KIND as JOURNAL_KIND
 from trunkline.fleet.journal import Journals
 from trunkline.hosting import ExecutorFactory, SiteFactory, check_agents
@@ -140,9 +139,7 @@ class CarriedAgents:
         self._clients = clients
         # By name and kind: tenants may have agents of one name and of different kinds.
         self._hosted: dict[str, dict[Kind, list[HostedAgent]]] = {}
-        self._executors = replace(
-            executors, local=AgentNames(self._hosted), lacks=self._lacks, counted=COUNTED
-        )
+        self._executors = replace(executors, local=AgentNames(self._hosted), lacks=self._lacks)
         # What the entries are, or were when they went; and those of tenants that went, the first one first.
         self._kinds: dict[Key, Kind] = {}
         self._gone: dict[Key, None] = {}

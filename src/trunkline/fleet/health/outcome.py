@@ -23,7 +23,6 @@ from trunkline.log.events import (
     Submitted,
     spanned,
 )
-from trunkline.wire.reports import URI
 from trunkline.wire.types import INTERRUPTED, RESTING, Artifact, Message, Metadata, TaskState
 
 # The classes, by their numbers in what is stored. A task that asks has not ended; all others have.
@@ -36,7 +35,6 @@ _CLASS = {
     TaskState.REJECTED: REJECTED,
 }
 _REPORTS = (COST, CONFIDENCE)
-COUNTED = tuple([f"{URI}{name}" for name in _REPORTS])
 # More than this nobody means: a longer one is cut.
 _NAME_LENGTH = 128
 
