@@ -84,7 +84,8 @@ def test_hb06_work_is_drawn_fanned_out_and_done_once(fleet: Fleet) -> None:
     assert sent.headers["x-correlation-id"] == "c-7"
     assert sent.headers["x-parent-id"] == task["taskId"]
     assert sent.message is not None and sent.message.context_id == task["contextId"]
-    assert sent.message.metadata == {"skillHint": "draft", "skillId": "draft"}
+    chain = {"root": task["taskId"], "hops": 1}
+    assert sent.message.metadata == {"skillHint": "draft", "skillId": "draft", "trunkline.chain": chain}
     assert "canary" not in str(fleet.writer.received)
     assert {fleet.get("route?skill=draft")["winner"] for _ in range(5)} == {"writer"}
     _, said = fleet.post("dispatch", message="all of you", skill="draft", targets=["all"], wait=30)

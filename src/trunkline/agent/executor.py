@@ -248,7 +248,7 @@ async def emit_piece(turn: Turn, piece: Result) -> None:
 
 async def complete(turn: Turn, result: Result) -> Verdict:
     """Record what the function gave back; the verdict that the task is completed."""
-    extra = _reports(turn, success=True)
+    extra = await _reports(turn, success=True)
     if isinstance(result, Message):
         message = read_content("the skill returned", result)
         if not turn.spoke:
@@ -283,20 +283,25 @@ async def end_early(turn: Turn, given: VerdictGiven) -> Verdict:
 
 async def record_failure(turn: Turn) -> None:
     """Record the report of a run before its exception becomes the verdict."""
-    await _close(turn, _reports(turn, success=False))
+    await _close(turn, await _reports(turn, success=False))
 
 
 async def record_stop(turn: Turn) -> None:
     """Record the report of a run that is stopped from outside; its answer stays as it is."""
-    if extra := _reports(turn, success=False):
-        # Ended or moved meanwhile: then another run speaks for the task, or nobody.
-        with contextlib.suppress(TurnOver):
+    # Ended or moved meanwhile: then another run speaks for the task, or nobody.
+    with contextlib.suppress(TurnOver):
+        if extra := await _reports(turn, success=False):
             await _close(turn, extra)
 
 
-def _reports(turn: Turn, *, success: bool) -> Metadata:
+async def _reports(turn: Turn, *, success: bool) -> Metadata:
     """What the run says of itself, as far as its caller wants it; most say nothing."""
-    return {} if turn.report is None else turn.report.wanted(success=success, duration_ms=turn.elapsed_ms)
+    if turn.report is None:
+        return {}
+    wanted, untold = turn.report.sorted_out(success=success, duration_ms=turn.elapsed_ms)
+    if untold:
+        await turn.keep_untold(untold)
+    return wanted
 
 
 async def _close(turn: Turn, extra: Metadata) -> None:

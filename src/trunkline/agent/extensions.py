@@ -122,19 +122,25 @@ class RunReport(Struct):
         if self.changes and success:
             yield DELTA, {"deltas": [asdict(one) for one in self.changes]}
 
-    def wanted(self, *, success: bool, duration_ms: int) -> Metadata:
-        """The bodies of the reports that the caller wants, by the URI of their extension."""
-        only = self.only
-        return {
-            uri_of(name): body
-            for name, body in self.bodies(success=success, duration_ms=duration_ms)
-            if only is None or uri_of(name) in only
-        }
+    def sorted_out(self, *, success: bool, duration_ms: int) -> tuple[Metadata, Metadata]:
+        """The bodies of the reports that the caller wants, by the URI of their extension; and the others."""
+        wanted: Metadata = {}
+        untold: Metadata = {}
+        for name, body in self.bodies(success=success, duration_ms=duration_ms):
+            uri = uri_of(name)
+            (wanted if self.only is None or uri in self.only else untold)[uri] = body
+        return wanted, untold
+
+
+def _plain(value: float | None) -> float | None:
+    if value is None or type(value) in (int, float):
+        return value
+    return int(value) if isinstance(value, int) else float(value)
 
 
 def _cost(used: Usage, *, success: bool, duration_ms: int) -> Metadata:
-    counts = asdict(used)
-    # A number of another library's own kind is for the log to refuse, once it is wanted there.
+    # Numbers of another library's own kind are none to a log, though they are to their author.
+    counts = {name: _plain(value) for name, value in asdict(used).items()}
     cost = {"costUsd": counts.pop("cost_usd")} if used.cost_usd is not None else {}
     tokens = {"input_tokens": 0, "output_tokens": 0} | {name: one for name, one in counts.items() if one}
     return {"usage": tokens, "durationMs": duration_ms, "success": success, **cost}

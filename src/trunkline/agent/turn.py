@@ -41,6 +41,7 @@ from trunkline.run.executor import Work
 from trunkline.run.hops import Bounds, Grants
 from trunkline.telemetry import traces
 from trunkline.wire.question import Question, question_metadata
+from trunkline.wire.reports import UNTOLD
 from trunkline.wire.types import Artifact, Message, Metadata, Part, Role, TaskState
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 ANSWER = "answer"
 # The name under which the moment of a sleep is recorded as a step.
 SLEEP = "sleep"
+# Behind the places of all steps that an author takes.
+_UNTOLD_PLACE = 1_000_000
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -331,6 +334,11 @@ class Turn:
         await self._work.emit(Stepped(place, name, msgspec.json.decode(body)))
         await self._work.drain()
         return given
+
+    async def keep_untold(self, reports: Metadata) -> None:
+        """Record what the run says of itself and its caller does not want: whoever counts reads it."""
+        if self._work.recorded_step(_UNTOLD_PLACE, UNTOLD) is None:
+            await self._work.emit(Stepped(_UNTOLD_PLACE, UNTOLD, reports))
 
     async def call(self, target: str, content: Content | None = None, /, **said: Unpack[Calling]) -> Result:
         """Have another agent do something: at an address, by its name among `peers`, or one of this host.

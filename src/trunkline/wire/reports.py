@@ -11,6 +11,8 @@ from msgspec.structs import replace
 from trunkline.wire.types import Artifact, Metadata, Part, Task
 
 URI = "https://proto-labs.ai/a2a/ext/"
+# The name of the step that keeps the reports which a caller does not want: they are counted all the same.
+UNTOLD = "report.untold"
 _TYPE = "application/vnd.protolabs."
 
 

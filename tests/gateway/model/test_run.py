@@ -103,6 +103,22 @@ def test_a_stream_has_the_text_in_pieces_the_tools_and_the_last_chunk_before_the
     run(scene())
 
 
+def test_a_caller_that_names_other_extensions_is_counted_all_the_same(tmp_path: Path) -> None:
+    async def scene() -> None:
+        with ModelServer(lambda body: Reply(["Fine."])) as server:
+            async with model(tmp_path, entry(), server) as ask:
+                await ask.ready("helper")
+                body = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "go"}]}}
+                headers = (*V1, ("a2a-extensions", "https://elsewhere.example/ext"))
+                _, sent = await ask("POST /v1/a2a/agents/helper/message:send", body, headers)
+                (said,) = named(sent["task"], "response")
+                assert said["parts"] == [{"text": "Fine."}]
+                summed = await ask.until("GET /api/cost-summaries", lambda one: bool(one["items"]))
+                assert summed["items"][0]["totalCostUsd"] > 0
+
+    run(scene())
+
+
 def test_what_an_entry_does_not_list_is_refused_in_the_result_and_in_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

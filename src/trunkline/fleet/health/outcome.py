@@ -20,9 +20,11 @@ from trunkline.log.events import (
     Recorded,
     Replied,
     Status,
+    Stepped,
     Submitted,
     spanned,
 )
+from trunkline.wire.reports import UNTOLD
 from trunkline.wire.types import INTERRUPTED, RESTING, Artifact, Message, Metadata, TaskState
 
 # The classes, by their numbers in what is stored. A task that asks has not ended; all others have.
@@ -101,6 +103,8 @@ class OpenTask:
             elif type(event) is Compacted:
                 for artifact in event.artifacts:
                     self._read(artifact, False)
+            elif type(event) is Stepped and event.name == UNTOLD:
+                self._read(Artifact(UNTOLD, metadata=cast("Metadata", event.result)), False)
 
     def outcome(
         self, tenant: str, task_id: str, at: int, state: TaskState, said: Message | None
