@@ -176,7 +176,9 @@ def _agents(run: Run, kinds: tuple[str, ...]) -> dict[str, Process]:
         if kind != STREAMS
     }
     serve = ("-m", "trunkline.cli", "serve", TARGET, "--port", "PORT", "--store", f"sqlite:///{own}/agent.db")
-    return {**made, STREAMS: Process(own, *serve, "--log-level", "warning", name=STREAMS)}
+    # What ends it is the row, again and again, and none of its tasks.
+    lives = ("--log-level", "warning", "--set", "takeover_limit=1000")
+    return {**made, STREAMS: Process(own, *serve, *lives, name=STREAMS)}
 
 
 def _hubs(run: Run, agents: dict[str, Process]) -> list[Process]:
