@@ -114,7 +114,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     rate_burst: Count = 0
     concurrency_limit: Count = 0
     hop_limit: Annotated[int, Meta(ge=1, le=1000)] = 8
-    task_budget: Annotated[int, Meta(ge=1, le=1_000_000)] = 256
+    task_budget: Annotated[int, Meta(ge=1, le=1_000_000)] = 1024
     poll_interval: Seconds = 30.0
     task_max_age: Seconds = 3600.0
     push: bool = True

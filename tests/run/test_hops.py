@@ -39,7 +39,7 @@ def _state(chain: Any = None, task_id: str = "first", **more: Any) -> State:
 @pytest.mark.parametrize("metadata", [None, {}, {"other": 1}])
 def test_a_message_without_one_opens_a_root(metadata: Metadata | None) -> None:
     check(SendRequest(Message("m", metadata=metadata), metadata=metadata), BOUNDS, NOW)
-    assert Grants(BOUNDS).take(_state(metadata=metadata)) == {"root": "first", "hops": 1, "budget": 31}
+    assert Grants(BOUNDS).take(_state(metadata=metadata)) == {"root": "first", "hops": 1, "budget": 63}
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_line_of_agents_gets_as_far_as_it_may() -> None:
         assert (given["root"], given["hops"]) == ("first", len(lengths))
         lengths.append(given["budget"])
         state = _state(given, f"task {len(lengths)}")
-    assert lengths == [1, 31, 6, 5, 4, 3, 2, 1]
+    assert lengths == [1, 63, 6, 5, 4, 3, 2, 1]
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 3, 7, 64, 1000])
@@ -146,6 +146,19 @@ def test_a_tree_is_never_larger_than_its_budget(tasks: int, hops: int) -> None:
     assert made == tasks or hops <= 8, "what may be made can be made"
 
 
+def test_a_task_can_call_many_and_each_of_these_some() -> None:
+    def calls(state: State) -> list[Metadata]:
+        grants, given = Grants(BOUNDS), list[Metadata]()
+        with pytest.raises(UnsupportedOperation):
+            while True:
+                given.append(grants.take(state))
+        return given
+
+    first = calls(_state())
+    assert len(first) >= 50
+    assert len(calls(_state(first[0], "below"))) >= 10
+
+
 def test_a_caller_cannot_bring_more_than_we_allow() -> None:
     assert Grants(Bounds(8, 10)).take(_state({"budget": 10**6}))["budget"] == 7
     assert Grants(Bounds(8, 10)).take(_state({"budget": 5}))["budget"] == 4
@@ -161,7 +174,7 @@ def test_root_and_deadline_go_on() -> None:
 
 
 def test_what_was_recorded_unread_begins_anew() -> None:
-    assert Grants(BOUNDS).take(_state("nonsense")) == {"root": "first", "hops": 1, "budget": 31}
+    assert Grants(BOUNDS).take(_state("nonsense")) == {"root": "first", "hops": 1, "budget": 63}
     assert not is_late(_state("nonsense"), NOW)
 
 

@@ -20,6 +20,8 @@ KEY = "trunkline.chain"
 HOPS, BUDGET, DEADLINE, COST = "CHAIN_HOPS", "CHAIN_BUDGET", "CHAIN_DEADLINE", "CHAIN_COST"
 _LONGEST_ROOT = 256
 _LARGEST = 2**53
+# The part of what is left that one call is given: a smaller one lets a task call more, and these fewer.
+_PART = 16
 # A run may ask from several threads; handing out takes no time, so that one lock is enough for all.
 _handing_out = threading.Lock()
 
@@ -28,7 +30,7 @@ class Bounds(Struct, frozen=True):
     """How many tasks may be in a line, and how many there may be below one root with the root itself."""
 
     hops: int = 8
-    tasks: int = 256
+    tasks: int = 1024
 
 
 class Hops(Struct, frozen=True):
@@ -140,7 +142,7 @@ class Grants(Struct):
             # Half of it, so that something is left for its own work and for others.
             self.given += (dollars or 0.0) / 2
             # Enough for a line as long as it may be; and much stays for others, however many are called.
-            share = min(self.left, max(bounds.hops - hops, self.left // 8))
+            share = min(self.left, max(bounds.hops - hops, self.left // _PART))
             self.left -= share
         given: Metadata = {"root": chain.root or state.task_id, "hops": hops, "budget": share}
         given |= {} if dollars is None else {"cost": dollars / 2}
