@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import replace
 
 from tests.peer.rig import HOME, PATIENT, Caller, NearClients, served
 from tests.peer.test_remote_run import Mortal, drive
@@ -16,8 +19,9 @@ from trunkline.clock import Ids
 from trunkline.log.events import Stepped, Submitted
 from trunkline.peer.entry_executor import EntryExecutor
 from trunkline.peer.remote import Peer
+from trunkline.run.hops import KEY
 from trunkline.run.node import HostedAgent
-from trunkline.wire.types import SendRequest, TaskState
+from trunkline.wire.types import Metadata, SendRequest, TaskState
 
 NAME = "writer"
 
@@ -35,13 +39,21 @@ def writing(runs: list[str]) -> Agent:
 
 
 @asynccontextmanager
-async def having(app: Any, store: Flaky, *, knows: bool = True) -> AsyncGenerator[Caller]:
-    """A runner whose agent is elsewhere; `knows` its interface already, as after the first task."""
+async def having(app: Any, store: Flaky, *, knows: bool = True, **recorded: Any) -> AsyncGenerator[Caller]:
+    """A runner whose agent is elsewhere; `knows` its interface already, as after the first task.
+
+    What is sent is recorded with the members of `recorded`.
+    """
     clients = NearClients(app)
     if knows:
         await clients.of(NAME, Peer(url=HOME)).capabilities()
     executor = EntryExecutor(NAME, lambda _: Peer(url=HOME), clients)
-    runner = Caller(store, [HostedAgent(NAME, executor, opening=executor.opening)], Ids(), PATIENT)
+
+    def opening(tenant: str, first: Submitted) -> tuple[Stepped, ...]:
+        entry, *sent = executor.opening(tenant, first)
+        return entry, *[replace(one, result={**cast("Metadata", one.result), **recorded}) for one in sent]
+
+    runner = Caller(store, [HostedAgent(NAME, executor, opening=opening)], Ids(), PATIENT)
     runner.store = store
     await runner.start()
     try:
@@ -106,3 +118,27 @@ def test_the_work_of_an_entry_is_done_once_whichever_append_is_the_last() -> Non
     while not died or died[-1]:
         run(note(len(died) + 1))
     assert len(died) > 1
+
+
+@pytest.mark.parametrize("recorded", [{}, {"counted": False}], ids=["new", "by an earlier version"])
+def test_what_an_earlier_version_has_sent_is_sent_again_as_it_was(recorded: dict[str, bool]) -> None:
+    heard: list[bool] = []
+    agent = Agent(NAME)
+
+    @agent.skill
+    async def write(turn: Turn) -> str:
+        """Write."""
+        heard.append(KEY in turn.metadata)
+        return ""
+
+    async def case() -> None:
+        store = Shared()
+        await store.open()
+        async with served(agent) as app, having(app, store, **recorded) as runner:
+            feed, _ = runner.submit("t", "me", SendRequest(said("go")), agent=NAME)
+            await runner.tasks.rest(feed, 30.0)
+            assert feed.state.state is TaskState.COMPLETED
+        await store.close()
+
+    run(case())
+    assert heard == [not recorded]

@@ -143,7 +143,7 @@ class EntryExecutor:
             return ()
         if known is None or not known.deduplicates:
             return (step,)
-        return step, Stepped(0, SENT, {"message": new_id(), "interface": known.interface})
+        return step, Stepped(0, SENT, {"message": new_id(), "interface": known.interface, "counted": True})
 
     def _key(self, tenant: str, peer: Peer) -> str:
         """The name of an agent's client; where a foreign one may be called is a rule of who named it."""

@@ -213,7 +213,10 @@ class RemoteRun:
             self._remote = replace(self._remote, context=await context_known(self._work, self._target))
         waits = step is not None or bool(self._remote.task)
         capabilities = self._client.known_capabilities or await self._capabilities(waits=waits)
-        sent = Sent(work.ids.new(), capabilities.interface) if step is None else convert(step.result, Sent)
+        # A call of a skill was counted where it was made.
+        counted = not place and not work.state.agent.endswith(CALLS)
+        new = Sent(work.ids.new(), capabilities.interface, counted)
+        sent = new if step is None else convert(step.result, Sent)
         try:
             if step is None:
                 await self._record(2 * place, SENT, sent)
@@ -302,10 +305,7 @@ class RemoteRun:
             traceparent=traceparent(self._work.state.trace),
             push=push,
         )
-        state = self._work.state
-        # A call of a skill was counted where it was made.
-        is_relay = not place and not state.agent.endswith(CALLS)
-        metadata = hops.relayed(state) if is_relay else passed_on(message.metadata)
+        metadata = hops.relayed(self._work.state) if sent.counted else passed_on(message.metadata)
         if place and (asked := self._asked(place)):
             metadata = {**(metadata or {}), **question_metadata(asked)}
         return Message("", role=Role.USER, parts=message.parts, metadata=metadata), said

@@ -11,10 +11,15 @@ SENT, TAKEN = "peer.sent", "peer.taken"
 
 
 class Sent(Struct, frozen=True):
-    """A message to a remote agent, recorded before it is sent."""
+    """A message to a remote agent, recorded before it is sent.
+
+    With `counted` it names the chain with one hop more. Earlier versions sent none like that; and what is
+    sent again has to be the same, or it is refused.
+    """
 
     message: str
     interface: str
+    counted: bool = False
 
 
 class RemoteTask(Struct, frozen=True):
