@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import subprocess
 import sys
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -15,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.fleet.notify.desk import Desk, desk
 from trunkline.errors import Misuse
+from trunkline.fleet.notify import channels
 from trunkline.fleet.notify.channels import AppriseChannel, WebhookChannel, check_receivers
 from trunkline.fleet.notify.notice import NoticeText
 from trunkline.fleet.notify.receiver import NoticeReceiver
@@ -90,6 +93,19 @@ def test_apprise_tells_by_its_urls(desk: Desk, caplog: pytest.LogCaptureFixture)
         [NoticeReceiver(name="a", apprise="json://x"), NoticeReceiver(name="b", webhook="http://x")],
         dict[str, str]().get,
     )
+
+
+def test_a_system_that_bounds_no_memory_tells_all_the_same(desk: Desk) -> None:
+    pytest.importorskip("apprise")
+    program = Path(channels.__file__).with_name("apprise_process.py")
+    # As some systems answer, whatever is asked for.
+    fixed = (
+        "import resource, runpy, sys\ndef setrlimit(*_): raise ValueError\nresource.setrlimit = setrlimit\n"
+    )
+    command = [sys.executable, "-c", f"{fixed}runpy.run_path({str(program)!r}, run_name='__main__')"]
+    given = msgspec.json.encode([f"json://{desk.place}/told", SAID.title, SAID.text])
+    subprocess.run(command, input=given, check=True, timeout=30)
+    assert [path for path, _, _ in desk.heard] == ["/told"]
 
 
 @pytest.mark.filterwarnings(IGNORED)

@@ -10,6 +10,7 @@ import json
 import resource
 import signal
 import sys
+from contextlib import suppress
 from typing import Any
 
 import apprise
@@ -19,9 +20,11 @@ _MEMORY, _SECONDS = 512 << 20, 60
 
 
 def main() -> int:
-    """Tell what stands on standard input; 0 if it was told."""
+    """Tell the notice that stands on standard input; 0 if it was told."""
     signal.alarm(_SECONDS)
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    # Some systems have no such limit, and some processes one that is lower.
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     url, title, text = json.load(sys.stdin)
     teller: Any = apprise.Apprise()
     return 0 if teller.add(url) and teller.notify(title=title, body=text) else 1
