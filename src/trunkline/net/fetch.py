@@ -30,7 +30,7 @@ _CREDENTIALS = {"authorization", "cookie", "proxy-authorization", "x-api-key"}
 
 
 class FullResponse(Struct, frozen=True):
-    """A response with its body. Header names are in lower case; that of a post is as it was sent."""
+    """A response with its body. Header names are in lower case; the body of a post may be packed."""
 
     status: int
     headers: dict[str, str]

@@ -32,24 +32,24 @@ class CredentialRedaction:
         self._forms = tuple([form.encode() for form in self._plain])
 
     def of(self, reply: HttpResponse) -> HttpResponse:
-        """The same answer, which does not repeat them."""
+        """An answer, without the credentials that it would repeat."""
         return RedactedResponse(reply, self) if self._forms else reply
 
     def text(self, text: str) -> str:
-        """The same text, which does not."""
+        """A text, without the credentials in it."""
         for form in self._plain:
             text = text.replace(form, HIDDEN)
         return text
 
     def body(self, body: bytes) -> bytes:
-        """The same bytes, which do not."""
+        """Bytes of an answer, without the credentials in them."""
         for form in self._forms:
             if form in body:
                 body = body.replace(form, HIDDEN.encode())
         return body
 
     def begun(self, body: bytes) -> int:
-        """How many bytes at the end may be the beginning of one of them."""
+        """How many bytes at the end of a piece may be the beginning of a credential."""
         longest, last = 0, body[-1:]
         for form in self._forms:
             # Events end with what no credential holds: nothing of them is kept waiting.
@@ -125,7 +125,7 @@ class RedactedResponse:
 
 
 class RedactedPieces:
-    """The pieces of such an answer; what may be the beginning of a credential waits for the next one.
+    """The pieces of an answer without credentials; what may be the beginning of one waits for the next piece.
 
     No generator: most streams are left where their task ends, and asyncio makes a task to close each one.
     """

@@ -75,7 +75,7 @@ class Mirror(Generic[T]):
             raise error.with_traceback(None)
 
     async def catch_up(self) -> None:
-        """The same, whatever is wrong with some of them.
+        """Take up everything that has changed and can be read, whatever is wrong with some documents.
 
         Raises:
             StoreError: the store does not answer.

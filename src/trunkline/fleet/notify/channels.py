@@ -101,7 +101,7 @@ class AppriseChannel:
         self._url = url
 
     async def tell(self, said: NoticeText) -> str:
-        """Tell it, by a process that ends when this is cancelled."""
+        """Tell a notice by a process that ends when this is cancelled."""
         given = msgspec.json.encode([self._url, said.title, said.text])
         # Not by `-m`, which would load this package; what it writes could show the address.
         process = await asyncio.create_subprocess_exec(
