@@ -18,6 +18,7 @@ from trunkline.fleet.health.outcome import (
     replay,
 )
 from trunkline.log import events as ev
+from trunkline.wire.reports import UNTOLD
 from trunkline.wire.types import Artifact, Message, Part, TaskState
 
 AT = 1_800_000_000_000
@@ -123,6 +124,17 @@ def test_confidence_is_between_nothing_and_one(told: object) -> None:
 def test_a_request_reports_no_cost() -> None:
     known = OpenTask(1, AT, submitted(metadata={COST_URI: {"costUsd": 9.0}}))
     assert ended(known, ev.Status(TaskState.COMPLETED)).cost is None
+
+
+@pytest.mark.parametrize(
+    ("result", "cost"), [({COST_URI: {"costUsd": 2.0}}, 2.0), (["a", "b"], None), ("x", None)]
+)
+def test_reports_that_a_caller_does_not_want_count_and_nothing_else_of_their_name(
+    result: Any, cost: float | None
+) -> None:
+    known = OpenTask(1, AT, submitted())
+    known.take(2, [ev.Stepped(0, UNTOLD, result)])
+    assert ended(known, ev.Status(TaskState.COMPLETED)).cost == cost
 
 
 def test_a_log_that_is_read_again_gives_the_same() -> None:

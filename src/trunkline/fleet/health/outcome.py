@@ -103,7 +103,8 @@ class OpenTask:
             elif type(event) is Compacted:
                 for artifact in event.artifacts:
                     self._read(artifact, False)
-            elif type(event) is Stepped and event.name == UNTOLD:
+            # An author may name a step of its own like that.
+            elif type(event) is Stepped and event.name == UNTOLD and isinstance(event.result, dict):
                 self._read(Artifact(UNTOLD, metadata=cast("Metadata", event.result)), False)
 
     def outcome(
