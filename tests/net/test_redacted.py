@@ -71,6 +71,21 @@ def test_credentials_are_known_by_their_headers() -> None:
     assert plain.headers["location"].endswith(KEY)
 
 
+@pytest.mark.parametrize(
+    ("names", "is_secret"),
+    [
+        (
+            "Authorization X-Auth-Token X-AuthKey apikey Set-Cookie2 X_SECRET_1 sessionid X-Api-Keys passwd",
+            True,
+        ),
+        ("X-Author authority X-Keyword X-Tokenizer X-Region Secretary", False),
+    ],
+)
+def test_a_header_is_known_by_whole_words(names: str, is_secret: bool) -> None:
+    for name in names.split():
+        assert bool(credentials_in(((name, "alexandra"),))) is is_secret, name
+
+
 ODD = 'p/ss wörd+"=1'
 
 

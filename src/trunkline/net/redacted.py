@@ -13,8 +13,14 @@ from trunkline.net.http import Headers, HttpResponse
 HIDDEN = "***"
 # Anything shorter may be a word that anybody says.
 _SHORTEST = 8
-# How headers are named that hold credentials; the value of the one that is none comes back in every answer.
-_NAMES = re.compile("auth|cookie|credential|key|passw|secret|session|token", re.IGNORECASE)
+# How headers are named that hold credentials; those of an author or a keyword do not, and answers may say
+# the same words.
+_NAMES = re.compile(
+    r"(auth(ori[sz]ation|entication)?|cookie|credential|key|passw(or)?d|secret|session|token)"
+    r"(s|id|\d+)?(?![a-z])",
+    re.IGNORECASE,
+)
+# The value of this one comes back in every answer.
 _HARMLESS = frozenset({"idempotency-key"})
 # Whoever follows it has to find the place.
 _KEPT = "location"
