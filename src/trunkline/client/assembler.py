@@ -230,9 +230,10 @@ class Assembler:
     def is_foreign(self, frame: Frame) -> bool:
         """Whether a frame is about another task than those before it."""
         answer, known = frame.notice.answer, self.task_id
-        if not known or isinstance(answer, Message):
-            return False
-        return known != (answer.id if isinstance(answer, Task) else answer.task_id)
+        # By type: none has a subclass, and that a struct is not of a class is found out slowly.
+        if type(answer) is StatusUpdate or type(answer) is ArtifactUpdate:
+            return known not in ("", answer.task_id)
+        return type(answer) is Task and known not in ("", answer.id)
 
     def more(self, frame: Frame) -> Update | None:
         """What `take` would give, the short way, for what most frames are: the next piece of a text.
