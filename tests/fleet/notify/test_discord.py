@@ -68,9 +68,9 @@ class Channel:
         return task, {one["label"]: one["custom_id"] for one in row["components"]}
 
     async def interact(
-        self, body: dict[str, Any], key: Ed25519PrivateKey = KEY, age_s: int = 0
+        self, body: dict[str, Any], key: Ed25519PrivateKey = KEY, age_s: int = 0, moment: str = ""
     ) -> httpx2.Response:
-        text, moment = json.dumps({**USER, **body}).encode(), str(now_ms() // 1000 - age_s)
+        text, moment = json.dumps({**USER, **body}).encode(), moment or str(now_ms() // 1000 - age_s)
         signed = key.sign(moment.encode() + text).hex()
         headers = {"X-Signature-Ed25519": signed, "X-Signature-Timestamp": moment}
         return await self._client.post("/discord/interactions", content=text, headers=headers)
@@ -120,7 +120,7 @@ def test_choices_are_buttons_and_what_does_not_fit_is_said_to_one(desk: Desk) ->
         task, buttons = await at.asked("colour")
         assert list(buttons) == ["red", "blue", "Answer…", "Reject"]
         id = buttons["red"].rpartition(":")[2]
-        for strange in (f"c:7:{id}", f"c:x:{id}", f"z::{id}"):
+        for strange in (f"c:7:{id}", f"c:x:{id}", f"c:²:{id}", f"z::{id}"):
             assert (await at.press(strange))["data"]["content"] == "This hub does not know that button."
         fields = [{"type": 1, "components": [{"type": 4, "custom_id": "text", "value": "green"}]}]
         wrong = await at.interact({"type": 5, "data": {"custom_id": f"m::{id}", "components": fields}})
@@ -142,6 +142,8 @@ def test_only_what_discord_has_signed_lately_is_believed(desk: Desk) -> None:
         assert (await at.interact({"type": 1})).json() == {"type": 1}
         assert (await at.interact(body, STRANGER)).status_code == 401
         assert (await at.interact(body, age_s=3600)).status_code == 401
+        for endless in ("9" * 400, "9" * 5000):
+            assert (await at.interact(body, moment=endless)).status_code == 401
         assert (await at.at.get("root", f"/api/tasks/{task}"))["state"] == "input-required"
 
     channel(work, desk)

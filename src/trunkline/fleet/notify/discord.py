@@ -33,6 +33,8 @@ from trunkline.wire.decode import DECODE_ERRORS
 PREFIX = "/discord"
 _BODY_LIMIT = 256 << 10
 _TOLERANCE_S = 300
+# No moment in seconds has more digits, and int() of very many fails.
+_DIGITS = 18
 _SUCCESS = 2
 # Kinds of what comes from Discord, of what it is answered with, and of what a message is made of.
 _PING, _PRESSED, _SUBMITTED = 1, 3, 5
@@ -173,7 +175,11 @@ class DiscordAnswers:
                 found.append(one)
             except (InvalidSignature, ValueError):
                 continue
-        is_fresh = moment.isdigit() and abs(self._now() / 1000 - int(moment)) <= _TOLERANCE_S
+        is_fresh = (
+            moment.isdigit()
+            and len(moment) <= _DIGITS
+            and abs(self._now() / 1000 - int(moment)) <= _TOLERANCE_S
+        )
         if not found or not is_fresh:
             raise Unauthenticated("this is not signed by Discord for a receiver of this hub")
         return found
@@ -217,7 +223,7 @@ def _form(came: _Interaction, kind: str, place: str, item: InboxItem) -> AnswerF
         return AnswerForm(decision="respond", text="".join(fields).strip(), question=item.question)
     if came.type == _PRESSED and kind == "r":
         return AnswerForm(decision="reject", question=item.question)
-    if came.type == _PRESSED and kind == "c" and place.isdigit() and int(place) < len(item.choices):
+    if came.type == _PRESSED and kind == "c" and place in map(str, range(len(item.choices))):
         return AnswerForm(decision="respond", text=item.choices[int(place)], question=item.question)
     return None
 
