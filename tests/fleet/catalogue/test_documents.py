@@ -43,7 +43,7 @@ def test_only_what_was_announced_is_looked_at_for_its_end() -> None:
             await documents.put("north", f"a{place}", kept(f"a{place}"))
         await documents.put("north", "gone", kept("gone", 2000))
         await documents.put("north", "taken", kept("taken", 2000))
-        await documents.put("north", "taken", kept("taken"))
+        await documents.put("north", "taken", kept("taken"), over=kept("taken", 2000))
         await documents.refresh()
         assert await calls_of_sweep(documents) < few + 100
         now[0] = 2000

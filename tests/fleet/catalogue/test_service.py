@@ -327,6 +327,38 @@ def test_an_agent_announces_itself_and_ends(tmp_path: Path) -> None:
     fleet(tmp_path, lambda url: f"agents:\n  - name: filed\n    url: {url}/f\n{TENANTS}", work)
 
 
+def test_a_name_that_two_want_at_once_is_given_to_one(tmp_path: Path) -> None:
+    async def work(at: Fleet) -> None:
+        for who in ("one", "two"):
+            made = await at.at.application.host.key_store.create(who, tenant="north", scopes=("announce",))
+            at.at.keys[who] = made.token
+        url = at.cards.url.replace("127.0.0.1", "localhost")
+        for place in range(5):
+            wanted = await asyncio.gather(
+                at.do("PUT", f"announce/a{place}", {"url": f"{url}/a"}, who="one"),
+                at.do("PUT", f"announce/a{place}", {"url": f"{url}/b"}, who="two"),
+                at.do("POST", "agents", {"name": f"a{place}", "url": f"{url}/c"}),
+            )
+            assert sorted([status for status, _ in wanted])[1:] == [409, 409]
+            (won,) = [item for status, item in wanted if status != 409]
+            assert (await at.agent(f"a{place}"))["url"] == won["url"]
+
+    fleet(tmp_path, lambda _: "agents: []", work)
+
+
+def test_of_many_who_say_something_of_an_agent_at_once_nobody_is_refused(tmp_path: Path) -> None:
+    async def work(at: Fleet) -> None:
+        made = await at.at.application.host.key_store.create("one", tenant="north", scopes=("announce",))
+        at.at.keys["one"] = made.token
+        form = {"url": f"{at.cards.url}/a"}
+        said = [at.do("PUT", "announce/self", {**form, "ttl": 10 + place}, who="one") for place in range(10)]
+        assert {status for status, _ in await asyncio.gather(*said)} == {200}
+        said = [at.do("POST", f"agents/self/{what}") for what in ("enable", "disable", "drain") * 4]
+        assert {status for status, _ in await asyncio.gather(*said)} == {200}
+
+    fleet(tmp_path, lambda _: "agents: []", work)
+
+
 def test_probe_and_the_egress_rule(tmp_path: Path) -> None:
     def prepare(cards: CardServer) -> None:
         cards.cards["/a" + OLD] = card("found", "draft")

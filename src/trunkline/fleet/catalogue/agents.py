@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -26,6 +27,8 @@ from trunkline.net.egress import Egress, refusal_text, shown
 from trunkline.wire.spellings import timestamp
 
 _CREDENTIALS_LIMIT = 4096
+# How often somebody whose word counts tries to be the last, and how much longer he waits each time.
+_ATTEMPTS, _PAUSE_S = 50, 0.005
 # What the credentials of agents are sealed about.
 ABOUT = "credentials of an agent"
 
@@ -190,7 +193,7 @@ class AgentsApi:
         if listed.entry.fault:
             raise InvalidParams(f"its entry is invalid: {listed.entry.fault}", conflict="ENTRY_INVALID")
         kept = KeptOverride(override=override, revision=listed.entry.revision)
-        await _once_more(lambda: self._parts.documents.put_override(call.tenant, call.id, kept), self._parts)
+        await _last(lambda: self._parts.documents.put_override(call.tenant, call.id, kept), self._parts)
         return AgentItem(**self._item(call, self._found(call)))
 
     @api_route("POST /agents/{name}/refresh", AuthScope.ADMIN)
@@ -223,6 +226,21 @@ class AgentsApi:
             until=self._parts.now_ms() + int(form.ttl * 1000),
         )
         self._check_kind(call.tenant, read_entry(raw, "announce", tenant=call.tenant).kind)
+        await self._check_address(call.tenant, form.url)
+        if not form.ttl:
+            self._announced(call)
+            gone = AgentItem(**self._item(call, self._found(call)))
+            await self._parts.documents.delete(call.tenant, call.id)
+            return gone
+
+        async def put() -> None:
+            await self._parts.documents.put(call.tenant, call.id, kept, over=self._announced(call))
+
+        await _last(put, self._parts)
+        return AgentItem(**self._item(call, self._found(call)))
+
+    def _announced(self, call: ApiCall) -> KeptEntry | None:
+        """What the caller has announced under a name before; nobody else may have the name."""
         known = self._parts.catalogue.find(call.tenant, call.id)
         earlier = self._parts.documents.kept(call.tenant, call.id)
         if known is not None and known.entry.owner != "announce":
@@ -230,13 +248,7 @@ class AgentsApi:
         if earlier is not None and earlier.by != call.principal.name:
             raise _taken(call.id, "announce")
         self._check_free(call.id)
-        await self._check_address(call.tenant, form.url)
-        if not form.ttl:
-            gone = AgentItem(**self._item(call, self._found(call)))
-            await self._parts.documents.delete(call.tenant, call.id)
-            return gone
-        await _once_more(lambda: self._parts.documents.put(call.tenant, call.id, kept), self._parts)
-        return AgentItem(**self._item(call, self._found(call)))
+        return earlier
 
     @api_route("POST /a2a/probe", AuthScope.WRITE)
     async def probe(self, call: ApiCall, form: ProbeForm) -> Probed:
@@ -257,7 +269,7 @@ class AgentsApi:
         now = self._parts.now_ms()
         kept = KeptEntry(owner="api", raw=plain, by=call.principal.name, sealed=sealed, at=now)
         try:
-            await self._parts.documents.put(call.tenant, name, kept)
+            await self._parts.documents.put(call.tenant, name, kept, over=known)
         except Conflict:
             await self._parts.documents.refresh()
             raise InvalidParams(f"{name} has just been changed", conflict="CHANGED") from None
@@ -341,13 +353,15 @@ class AgentsApi:
         }
 
 
-async def _once_more(put: Callable[[], Any], parts: CatalogueParts) -> None:
-    """Write over what another process wrote meanwhile: the later word counts."""
-    try:
-        await put()
-    except Conflict:
-        await parts.documents.refresh()
-        await put()
+async def _last(put: Callable[[], Any], parts: CatalogueParts) -> None:
+    """Write over what others wrote meanwhile: the later word counts."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            return await put()
+        except Conflict:
+            await asyncio.sleep(_PAUSE_S * attempt)
+            await parts.documents.refresh()
+    raise InvalidParams("it is changed by others all the time", conflict="CHANGED")
 
 
 def _taken(name: str, owner: str) -> InvalidParams:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from trunkline.errors import InvalidParams, StoreError
+from trunkline.errors import Conflict, InvalidParams, StoreError
 from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.entry import Entry, faulty_entry
 from trunkline.fleet.catalogue.entry_reader import read_entry
@@ -77,14 +77,16 @@ class CatalogueDocuments:
         found = self.entries.documents.get((tenant, name))
         return None if found is None or self._ended(found.value) else found.value
 
-    async def put(self, tenant: str, name: str, kept: KeptEntry) -> None:
-        """Keep an entry.
+    async def put(self, tenant: str, name: str, kept: KeptEntry, *, over: KeptEntry | None = None) -> None:
+        """Keep an entry in the place of the one that it was judged by, or of none.
 
         Raises:
-            Conflict: another process has changed it meanwhile.
+            Conflict: somebody has changed it meanwhile; it is known after a refresh.
             InvalidParams: the tenant has as many as it may.
         """
         known = self.entries.documents.get((tenant, name))
+        if self.kept(tenant, name) != over:
+            raise Conflict(0 if known is None else known.rev)
         if known is None:
             self._check_room(tenant, kept)
         body = msgspec.json.encode(kept)
