@@ -6,10 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.fleet.ceremonies.hall import CREATE, LEAST, Hall, hall
 from tests.fleet.ceremonies.stage import filed
 from tests.fleet.office import NORTH
+from trunkline.errors import InvalidParams
 from trunkline.fleet.ceremonies import ceremony_store as book_module
 from trunkline.fleet.ceremonies.ceremony_store import CeremonyFault
 
@@ -67,6 +69,24 @@ def test_hb27_a_ceremony_is_its_authors() -> None:
         await at.post("root", "/api/ceremonies/standup/update", {"name": "Renamed"})
         assert (await at.post("alice", "/api/ceremonies/standup/delete"))["id"] == "standup"
         assert (await at.ids("root"), await at.ids("stranger")) == ([], ["standup"])
+
+    hall(work)
+
+
+def test_a_change_of_what_another_has_just_changed_or_removed_is_refused() -> None:
+    async def work(at: Hall) -> None:
+        await at.post("alice", CREATE, LEAST)
+        seen = at.ceremony_store.all()[NORTH, "standup"]
+        later = replace(seen, form=replace(seen.form, name="Later"))
+        await at.post("alice", "/api/ceremonies/standup/update", {"enabled": False})
+        with pytest.raises(InvalidParams, match="just been changed"):
+            await at.ceremony_store.put(later, over=seen)
+        paused = at.ceremony_store.all()[NORTH, "standup"]
+        assert not paused.form.enabled
+        await at.post("alice", "/api/ceremonies/standup/delete")
+        with pytest.raises(InvalidParams, match="just been changed"):
+            await at.ceremony_store.put(later, over=paused)
+        assert await at.ids("alice") == []
 
     hall(work)
 

@@ -133,7 +133,7 @@ class CeremonyApi:
         if self._known(call.tenant, made.id) is not None:
             raise taken(made.id)
         await self._check_webhook(made)
-        await self._ceremony_store.put(made, fresh=True)
+        await self._ceremony_store.put(made, over=None)
         return _item(made, now)
 
     @api_route("POST /ceremonies/{id}/update", Scope.WRITE)
@@ -144,9 +144,10 @@ class CeremonyApi:
             InvalidParams: a member does not fit; or a file has the ceremony, which is a conflict.
         """
         now = await self._clock.now()
-        made = changed_ceremony(self._own(call, changes=True), changes, now)
+        one = self._own(call, changes=True)
+        made = changed_ceremony(one, changes, now)
         await self._check_webhook(made)
-        await self._ceremony_store.put(made, fresh=False)
+        await self._ceremony_store.put(made, over=one)
         return _item(made, now)
 
     @api_route("POST /ceremonies/{id}/delete", Scope.WRITE)

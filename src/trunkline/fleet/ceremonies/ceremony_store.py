@@ -82,17 +82,19 @@ class CeremonyStore:
         """Take up what other replicas change, until the store closes."""
         await self.mirror.follow()
 
-    async def put(self, one: Ceremony, *, fresh: bool) -> None:
-        """Keep a ceremony, new or changed.
+    async def put(self, one: Ceremony, *, over: Ceremony | None) -> None:
+        """Keep a ceremony, a new one or in the place of the one that it was made of.
 
         Raises:
             InvalidParams: it is there already, or is being changed by somebody else; or there are too many.
         """
-        if fresh and sum(key[0] == one.tenant for key in self.mirror.documents) >= TENANT_LIMIT:
+        if over is None and sum(key[0] == one.tenant for key in self.mirror.documents) >= TENANT_LIMIT:
             raise InvalidParams(
                 f"a tenant has at most {TENANT_LIMIT} ceremonies; delete one first", conflict="CEREMONY_LIMIT"
             )
-        known = None if fresh else self.mirror.documents.get(one.key)
+        if over is not None and self.all().get(one.key) != over:
+            raise taken(one.id)
+        known = None if over is None else self.mirror.documents.get(one.key)
         body = msgspec.json.encode(StoredCeremony(one.form, one.since))
         try:
             await self.mirror.put(one.tenant, one.id, body, expected_rev=0 if known is None else known.rev)
