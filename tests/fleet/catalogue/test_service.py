@@ -306,6 +306,8 @@ def test_an_agent_announces_itself_and_ends(tmp_path: Path) -> None:
         assert (await at.do("PUT", "announce/self", form, who="alice"))[0] == 403
         status, item = await at.do("PUT", "announce/self", form, who="one")
         assert (status, item["owner"], item["name"]) == (200, "announce", "self")
+        found = at.service.catalogue.find(NORTH, "self")
+        assert found is not None and found.entry.announced_by == "one"
         for name, who in (("self", "two"), ("filed", "one")):
             assert (await at.do("PUT", f"announce/{name}", form, who=who))[0] == 409
         for bad, field in (({"ttl": 301}, "ttl"), ({"url": "x"}, "url"), ({"url": "http://${HOME}"}, "url")):

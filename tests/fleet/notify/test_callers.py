@@ -52,10 +52,10 @@ def listed(name: str, **members: Any) -> Listed:
     return cast("Listed", catalogue.find(NORTH, name))
 
 
-def calling(work: Work, clock: Clock | None = None, **asking: Any) -> None:
+def calling(work: Work, clock: Clock | None = None, announced_by: str = "", **asking: Any) -> None:
     async def main(at: Office) -> None:
         runner = at.application.host.runner
-        known = {"alice": listed("alice"), "desk": listed("desk", **asking)}
+        known = {"alice": listed("alice", announced_by=announced_by), "desk": listed("desk", **asking)}
         dispatcher = Dispatcher(runner, Fleet())
         callers = CallerFirst(
             runner, dispatcher, inbox_of(runner), lambda _, name: known.get(name), clock or Clock()
@@ -84,6 +84,14 @@ def test_who_is_asked_first() -> None:
         assert callers.caller_of(NORTH, (await asked(at, "bob", metadata=chained))[0]) == UNNAMED
 
     calling(work)
+
+
+@pytest.mark.parametrize(("key", "first"), [("alice", "alice"), ("mallory", "")])
+def test_an_agent_that_another_key_has_announced_is_not_the_caller(key: str, first: str) -> None:
+    async def work(at: Office, callers: CallerFirst) -> None:
+        assert callers.caller_of(NORTH, (await asked(at))[0]) == first
+
+    calling(work, announced_by=key)
 
 
 def test_people_are_told_at_once_of_a_login() -> None:

@@ -160,7 +160,12 @@ class CatalogueDocuments:
         if kept.raw.get("auth") and not kept.sealed:
             # Of an export, which holds no credentials: without them the agent would be called as by nobody.
             fault = f"auth.credentials: an export has none; give them again with PUT /api/agents/{name}"
-        return replace(entry, peer=replace(entry.peer, foreign=True, sealed=kept.sealed), fault=fault)
+        return replace(
+            entry,
+            peer=replace(entry.peer, foreign=True, sealed=kept.sealed),
+            fault=fault,
+            announced_by=kept.by if kept.owner == "announce" else "",
+        )
 
     def _override(self, tenant: str, name: str, kept: KeptOverride | None) -> None:
         if kept is None:

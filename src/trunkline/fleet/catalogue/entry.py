@@ -57,6 +57,8 @@ class Entry(Struct, frozen=True, kw_only=True):
     revision: str = ""
     # When it was changed last, in milliseconds; 0 of one that stands in a file.
     changed_at: int = 0
+    # The key by which it was announced; empty of one that an operator wrote.
+    announced_by: str = ""
 
     def serves(self, tenant: str) -> bool:
         """Whether the agents of a tenant include it."""

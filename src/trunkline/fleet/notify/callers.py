@@ -58,7 +58,9 @@ class CallerFirst:
         if asking is not None and asking.entry.reviewer == "operator":
             return ""
         caller = self._find(tenant, state.principal) if state.principal != state.agent else None
-        if caller is not None and caller.state in ("ready", "discovering"):
+        # Whoever may announce agents could else read and answer what is meant for any key, under its name.
+        is_own = caller is not None and caller.entry.announced_by in ("", state.principal)
+        if caller is not None and is_own and caller.state in ("ready", "discovering"):
             return state.principal
         return UNNAMED if is_called(state) else ""
 
