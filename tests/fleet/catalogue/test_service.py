@@ -325,6 +325,11 @@ def test_an_agent_announces_itself_and_ends(tmp_path: Path) -> None:
         assert (await at.do("PUT", "announce/self", form, who="two"))[0] == 200
         assert (await at.do("PUT", "announce/self", {**form, "ttl": 0}, who="two"))[0] == 200
         assert (await at.at.ask("alice", "GET", "/api/agents/self")).status_code == 404
+        # By a clock that is ahead for a while.
+        at.clock += 86_400_000
+        assert (await at.do("PUT", "announce/self", form, who="two"))[0] == 200
+        at.clock -= 86_400_000
+        assert (await at.do("PUT", "announce/self", form, who="one"))[0] == 200
 
     fleet(tmp_path, lambda url: f"agents:\n  - name: filed\n    url: {url}/f\n{TENANTS}", work)
 

@@ -14,7 +14,7 @@ from trunkline.errors import Conflict, InvalidParams, RouteNotFound, Unreachable
 from trunkline.fleet.call import AGENT_NOT_FOUND, ApiCall, ApiPage, ApiStruct, PageQuery
 from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.discovery import CardDiscovery
-from trunkline.fleet.catalogue.documents import CatalogueDocuments, KeptEntry, KeptOverride
+from trunkline.fleet.catalogue.documents import LONGEST_TTL_S, CatalogueDocuments, KeptEntry, KeptOverride
 from trunkline.fleet.catalogue.entry import Entry, Kind
 from trunkline.fleet.catalogue.entry_reader import read_entry
 from trunkline.fleet.catalogue.history import CatalogueHistory
@@ -216,8 +216,8 @@ class AgentsApi:
         Raises:
             InvalidParams: a member does not fit, or the name is somebody else's, which is a conflict.
         """
-        if not 0 <= form.ttl <= 300:
-            raise InvalidParams("give seconds, at most 300", field="ttl")
+        if not 0 <= form.ttl <= LONGEST_TTL_S:
+            raise InvalidParams(f"give seconds, at most {LONGEST_TTL_S}", field="ttl")
         raw = {"name": call.id, "url": form.url}
         kept = KeptEntry(
             owner="announce",

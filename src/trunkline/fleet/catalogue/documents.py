@@ -22,6 +22,7 @@ from trunkline.store.records import Doc
 ENTRY_KIND, OVERRIDE_KIND = "catalogue", "catalogue_override"
 # Of the entries that a tenant may have, as many are those of one key that announces agents.
 ANNOUNCED_LIMIT = 1000
+LONGEST_TTL_S = 300
 
 
 class KeptEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -136,7 +137,9 @@ class CatalogueDocuments:
         await self.refresh()
 
     def _ended(self, kept: KeptEntry) -> bool:
-        return 0 < kept.until <= self._now()
+        # One that would hold for longer than any may was announced by a clock that was ahead then.
+        left = kept.until - self._now()
+        return kept.until > 0 and not 0 < left <= 2 * LONGEST_TTL_S * 1000
 
     def _take(self, tenant: str, name: str, kept: KeptEntry | None) -> None:
         if kept is not None and kept.until:
