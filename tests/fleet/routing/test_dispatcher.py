@@ -207,6 +207,18 @@ def test_a_subject_cools_down() -> None:
     counter(work, agent("ann", cooldown_s=30.0))
 
 
+def test_what_was_asked_for_before_begins_no_cooldown_anew() -> None:
+    async def work(at: Counter) -> None:
+        first = await at.one(skill="draft", correlation_id="c-1")
+        at.now += 30_000
+        assert await at.one(skill="draft", correlation_id="c-1") == first
+        with pytest.raises(InvalidParams, match="other work"):
+            await at.one("another", skill="draft", correlation_id="c-1")
+        assert (await at.one(skill="draft"))[:2] == ("ann", "")
+
+    counter(work, agent("ann", cooldown_s=30.0))
+
+
 def test_a_storm_of_refusals_makes_one_alarm(caplog: pytest.LogCaptureFixture) -> None:
     async def work(at: Counter) -> None:
         for _ in range(25):

@@ -285,7 +285,7 @@ class Dispatcher:
         rest_s: float = 0.0,
     ) -> Dispatched:
         dedup = _dedup(order)
-        if winner is not None and winner.cooldown_s:
+        if winner is not None and winner.cooldown_s and not await self._is_known(order.tenant, dedup):
             is_taken = await self._guards.take(order.tenant, order.skill, order.subject, winner, self._now())
             if not is_taken:
                 # Somebody else had the same idea in this very moment.
@@ -320,6 +320,10 @@ class Dispatcher:
         elif not rests:
             self._fleet.tell_try(order.tenant, routed.winner)
         return Dispatched(feed)
+
+    async def _is_known(self, tenant: str, dedup: Dedup | None) -> bool:
+        """Whether an order has become a task before, so that it begins nothing anew."""
+        return dedup is not None and await self._heads.duplicate(tenant, dedup.key) is not None
 
     def _submit(
         self, order: DispatchOrder, request: SendRequest, dedup: Dedup | None, routed: Routed, task_id: str
