@@ -323,6 +323,10 @@ def test_an_agent_announces_itself_and_ends(tmp_path: Path) -> None:
                 await asyncio.sleep(0.01)
         # Free for another key now; a ttl of 0 ends it at once.
         assert (await at.do("PUT", "announce/self", form, who="two"))[0] == 200
+        # Not by a process whose place another one has taken.
+        old = {"url": f"{at.cards.url}/old", "ttl": 0}
+        assert (await at.do("PUT", "announce/self", old, who="two"))[0] == 200
+        assert (await at.agent("self"))["url"] == form["url"]
         assert (await at.do("PUT", "announce/self", {**form, "ttl": 0}, who="two"))[0] == 200
         assert (await at.at.ask("alice", "GET", "/api/agents/self")).status_code == 404
         # By a clock that is ahead for a while.

@@ -69,7 +69,7 @@ class AgentDetail(AgentItem, frozen=True, kw_only=True):
 
 
 class AnnounceForm(ApiStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where an agent is that announces itself, and for how many seconds that holds; 0 ends it."""
+    """Where an agent is that announces itself, and for how many seconds that holds; 0 ends it there."""
 
     url: str
     ttl: float = 60.0
@@ -228,10 +228,12 @@ class AgentsApi:
         self._check_kind(call.tenant, read_entry(raw, "announce", tenant=call.tenant).kind)
         await self._check_address(call.tenant, form.url)
         if not form.ttl:
-            self._announced(call)
-            gone = AgentItem(**self._item(call, self._found(call)))
-            await self._parts.documents.delete(call.tenant, call.id)
-            return gone
+            earlier = self._announced(call)
+            found = AgentItem(**self._item(call, self._found(call)))
+            # Whoever stops after another process has taken its place takes nothing from that.
+            if earlier is not None and earlier.raw["url"] == form.url:
+                await self._parts.documents.delete(call.tenant, call.id)
+            return found
 
         async def put() -> None:
             await self._parts.documents.put(call.tenant, call.id, kept, over=self._announced(call))
