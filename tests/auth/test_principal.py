@@ -20,7 +20,7 @@ def test_a_tenant(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", ".", "..", "-x", "a b", "a/b", "a:b", "x" * 65, "v1", "tasks", "ui", "schl\u00fcssel"]
+    "name", ["", ".", "..", "-x", "a b", "a/b", "a:b", "x" * 65, "v1", "tasks", "ui", "all", "schl\u00fcssel"]
 )
 def test_no_tenant(name: str) -> None:
     with pytest.raises(Misuse, match="cannot be a tenant"):

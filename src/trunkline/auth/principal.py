@@ -17,6 +17,8 @@ RESERVED = frozenset(
     ("a2a", "admin", "agents", "api", "card", "delegate", "extendedAgentCard", "healthz", "mcp", "message")
     + ("metrics", "readyz", "tasks", "ui", "v1")
 )
+# In files it stands for every tenant.
+_EVERY = "all"
 
 
 class Scope(Enum):
@@ -78,8 +80,8 @@ def check_tenant(name: str) -> None:
     Raises:
         Misuse: it may not.
     """
-    if _TENANT.fullmatch(name) is None or name in RESERVED:
+    if _TENANT.fullmatch(name) is None or name in {*RESERVED, _EVERY}:
         raise Misuse(
             f"{name!r} cannot be a tenant: use 1 to 64 letters, digits, dots, hyphens and underscores, "
-            f"and none of {', '.join(sorted(RESERVED))}"
+            f"and none of {', '.join(sorted({*RESERVED, _EVERY}))}"
         )
