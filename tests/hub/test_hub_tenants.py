@@ -297,6 +297,8 @@ def test_the_audit_stays_and_holds_no_secret(hub: TenantHub) -> None:
     assert hub.ask("GET", "/api/tasks", **key).status_code == 401
     assert hub.operate("DELETE", "tenants/gone").json()["disabled"]
     assert hub.ask("GET", "/api/tasks", **{"X-API-Key": rotated}).status_code == 401
+    refused = hub.operate("POST", "keys", {"owner": "late", "tenant": "gone"})
+    assert refused.status_code == 400 and "was deleted" in refused.text
     rows = hub.operate("GET", "audit?tenant=gone").json()["items"]
     assert [one["action"] for one in rows] == ["tenant.deleted", "tenant.rotated", "tenant.created"]
     whole = hub.operate("GET", "audit?limit=200").text

@@ -68,6 +68,7 @@ class Tenants:
         host.runner.keep_of(self.kept_s)
         audit = Audit(docs, now_ms)
         host.admin.audited = audit.key_row
+        host.admin.is_deleted = self._is_deleted
         self._routes = mounted_routes(TenantApi(self.book, host.key_store, audit, now_ms))
 
     @property
@@ -114,6 +115,10 @@ class Tenants:
         known = {DEFAULT_TENANT, *self._named(), *[one.id for one in self.book.all()]}
         found = {tenant: self.settings_of(tenant).kept_s for tenant in known}
         return {tenant: kept_s for tenant, kept_s in found.items() if kept_s}
+
+    def _is_deleted(self, tenant: str) -> bool:
+        found = self.book.find(tenant)
+        return found is not None and bool(found.deleted_at)
 
     def _set_egress(self, tenant: str) -> None:
         own, hub = self.settings_of(tenant), self._host.settings

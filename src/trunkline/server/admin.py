@@ -94,6 +94,8 @@ class Admin:
         self._signer = signer
         # What is written down beside an act on a key, where that is wanted: by whom, what, and whose.
         self.audited: Callable[[str, str, KeyFacts], AddedDoc] | None = None
+        # Whether a tenant was deleted, so that a key of it would open nothing.
+        self.is_deleted: Callable[[str], bool] = lambda tenant: False
         # Whoever can read the file that the server writes it to may do everything.
         self.token = Secret(f"{random_bits(256):064x}")
         self._digest = digest_of(self.token.reveal().encode())
@@ -184,6 +186,8 @@ class Admin:
             if not _is_within(wanted.scopes, principal):
                 raise _beyond("the whole server")
             await self._check_room(tenant)
+        if self.is_deleted(tenant):
+            raise errors.Misuse(f"the tenant {tenant!r} was deleted; a key of it would open nothing")
         made = await self._stored_keys.create(
             wanted.owner,
             tenant=tenant,
