@@ -45,7 +45,7 @@ def web(trap: str = "") -> Iterator[str]:
                 "/picture": ("image/png", b"\x89PNG"),
                 "/search": (
                     "application/json",
-                    json.dumps({"results": [{"title": query, "url": "u"}]}).encode(),
+                    json.dumps({"results": [{"title": query, "url": "u", "content": None}]}).encode(),
                 ),
             }.get(path, ("text/plain", b"gone"))
             self.send_response(404 if body == b"gone" else 200)

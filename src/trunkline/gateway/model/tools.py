@@ -244,13 +244,15 @@ async def _search(use: ToolUse, form: SearchForm) -> str:
         found = msgspec.json.decode(response.body, type=_SearchAnswer).results[:_SEARCHED]
     except DECODE_ERRORS:
         raise Misuse("the search engine does not answer with JSON results") from None
-    return "\n\n".join([f"{one.title}\n{one.url}\n{one.content}" for one in found]) or "Nothing was found."
+    pages = [f"{one.title or ''}\n{one.url or ''}\n{one.content or ''}" for one in found]
+    return "\n\n".join(pages) or "Nothing was found."
 
 
 class _FoundPage(Struct):
-    title: str = ""
-    url: str = ""
-    content: str = ""
+    # Of a page without a text some engines say null.
+    title: str | None = None
+    url: str | None = None
+    content: str | None = None
 
 
 class _SearchAnswer(Struct):
