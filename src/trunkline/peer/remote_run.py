@@ -312,8 +312,8 @@ class RemoteRun:
 
     def _asked(self, place: int) -> str:
         """The id by which the agent knows the question that a message answers; empty if it names none."""
-        state = self._work.state
-        asked = [one.metadata or {} for one in state.history if one.message_id in state.questions[:place]]
+        questions = set(self._work.state.questions[:place])
+        asked = [one.metadata or {} for one in self._work.state.history if one.message_id in questions]
         return next((one[ASKED_KEY] for one in reversed(asked) if ASKED_KEY in one), "")
 
     async def _read(self, stream: Stream, place: int = -1) -> Result:
