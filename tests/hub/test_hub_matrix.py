@@ -202,3 +202,22 @@ def test_every_variable_route_of_the_hub_is_asked(tmp_path: Path) -> None:
     patterns = _with(tmp_path, case)
     assert {*BODIES, *QUERIES, *ENDLESS} <= patterns
     assert {"GET /api/agents", "GET /admin/audit/", "POST /admin/tenants/{id}:rotate"} <= patterns
+
+
+def test_an_operator_names_a_tenant_on_every_room_of_v1_and_nobody_else_does(tmp_path: Path) -> None:
+    async def case(world: World) -> None:
+        for path in ("/v1/models", "/v1/models/northern", "/v1/executions", "/v1/workflows/none"):
+            theirs = Ask(path, "GET", f"{path}?tenant=north")
+            assert (await ask(world.hub.host, theirs, world.key)).status == 403, path
+        found = await _said(world.hub, Ask("", "GET", "/v1/models?tenant=north"), OPERATOR)
+        assert "northern" in [one["id"] for one in found["data"]]
+        form = {"model": "local", "messages": [{"role": "user", "content": "go"}]}
+        assert (
+            await ask(world.hub.host, _posted("/v1/chat/completions?tenant=north", **form), world.key)
+        ).status == 403
+        done = await _said(world.hub, _posted("/v1/chat/completions?tenant=north", **form), OPERATOR)
+        task = f"/api/tasks/{done['metadata']['taskId']}"
+        assert (await ask(world.hub.host, Ask("", "GET", task), OPERATOR)).status == 404
+        assert (await ask(world.hub.host, Ask("", "GET", f"{task}?tenant=north"), OPERATOR)).status == 200
+
+    _with(tmp_path, case)

@@ -8,7 +8,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from trunkline.errors import Misuse
+from trunkline.errors import Forbidden, Misuse
 
 DEFAULT_TENANT = "default"
 _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -72,6 +72,19 @@ ANONYMOUS = Principal(DEFAULT_TENANT, "anonymous", frozenset({Scope.READ, Scope.
 def scopes_of(names: Iterable[str]) -> frozenset[Scope]:
     """The scopes of these names; a name that is none means nothing."""
     return frozenset([SCOPES[name] for name in names if name in SCOPES])
+
+
+def tenant_of(principal: Principal, asked: str) -> str:
+    """The tenant that a call is about.
+
+    Raises:
+        Forbidden: it is another one's, and the caller no operator.
+    """
+    if asked in ("", principal.tenant):
+        return principal.tenant
+    if Scope.OPERATOR in principal.scopes:
+        return asked
+    raise Forbidden("this concerns another tenant; it needs a key with the scope operator")
 
 
 def check_tenant(name: str) -> None:

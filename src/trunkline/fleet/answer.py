@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from trunkline.fleet.call import ApiCall, ApiQuery, NoBody, key_of, read_body, read_form, tenant_of
+from trunkline.auth.principal import tenant_of
+from trunkline.fleet.call import ApiCall, ApiQuery, NoBody, key_of, read_body, read_form
 from trunkline.fleet.route import ApiRoute
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.http.exchange import JSON, read_query

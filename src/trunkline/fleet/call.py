@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from trunkline.auth.principal import Principal, Scope
-from trunkline.errors import Forbidden, InvalidParams
+from trunkline.errors import InvalidParams
 from trunkline.wire.decode import DECODE_ERRORS, check_structure, invalid_params, parse_error
 
 Form = TypeVar("Form")
@@ -60,19 +60,6 @@ class ApiCall(Struct, frozen=True):
     def sees_all(self) -> bool:
         """Whether the tasks of others in the tenant are this caller's business too."""
         return Scope.ADMIN in self.principal.scopes
-
-
-def tenant_of(principal: Principal, asked: str) -> str:
-    """The tenant that a call is about.
-
-    Raises:
-        Forbidden: it is another one's, and the caller no operator.
-    """
-    if asked in ("", principal.tenant):
-        return principal.tenant
-    if Scope.OPERATOR in principal.scopes:
-        return asked
-    raise Forbidden("this concerns another tenant; it needs a key with the scope operator")
 
 
 def key_of(headers: Sequence[tuple[bytes, bytes]]) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from trunkline.auth.principal import Principal
+from trunkline.auth.principal import Principal, tenant_of
 from trunkline.errors import RouteNotFound
-from trunkline.fleet.call import ApiCall, ApiQuery, read_body, read_form, tenant_of
+from trunkline.fleet.call import ApiCall, ApiQuery, read_body, read_form
 from trunkline.fleet.inbox import AnswerForm, Inbox, InboxQuery
 from trunkline.log.decide import Say
 from trunkline.run.feed import Feed

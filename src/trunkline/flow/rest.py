@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec import Meta, Struct
 
-from trunkline.auth.principal import Principal
+from trunkline.auth.principal import Principal, tenant_of
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.clock import Ids
 from trunkline.errors import FlowRefused
@@ -60,7 +60,7 @@ class FlowCall(Struct, frozen=True):
     control: Control
     pattern: str
     below: str
-    query: str
+    query: dict[str, str]
     body: bytes
 
 
@@ -127,11 +127,13 @@ class FlowApi:
         pattern: str = scope["trunkline.route"]
         verb = pattern.rpartition(":")[2]
         permit(principal, verb, reads=pattern.startswith("GET"))
-        caller = FlowCaller(principal.tenant, principal.name, owner_known(principal))
+        query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        tenant = tenant_of(principal, query.pop("tenant", ""))
+        caller = FlowCaller(tenant, principal.name, owner_known(principal))
         control = Control(self._port(), caller, self._signatures)
         root: str = scope["root_path"]
         below: str = scope["path"].removeprefix(root).removeprefix("/")
-        call = FlowCall(caller, control, pattern, below, scope["query_string"].decode("latin-1"), body)
+        call = FlowCall(caller, control, pattern, below, query, body)
         return await (self._of_workflow(call) if root.endswith(WORKFLOWS) else self._of_run(call))
 
     # Definitions.
@@ -155,8 +157,7 @@ class FlowApi:
     # Runs.
 
     async def _of_run(self, call: FlowCall) -> Answer:
-        below, control = call.below, call.control
-        query = dict(parse_qsl(call.query, keep_blank_values=True))
+        below, control, query = call.below, call.control, call.query
         match call.pattern:
             case "GET /":
                 return 200, await control.call("list", {name: one for name, one in query.items() if one})

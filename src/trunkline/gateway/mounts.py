@@ -9,10 +9,10 @@ import msgspec
 from trunkline.auth.identity import ClosedTenants
 from trunkline.auth.key_store import KeyStore
 from trunkline.auth.keys import Keyring
-from trunkline.auth.principal import Principal, Scope
+from trunkline.auth.principal import Principal, Scope, tenant_of
 from trunkline.clock import now_ms
 from trunkline.errors import RouteNotFound
-from trunkline.fleet.call import ApiCall, read_body, read_form, tenant_of
+from trunkline.fleet.call import ApiCall, read_body, read_form
 from trunkline.fleet.route import ApiRoute, routes_of
 from trunkline.gateway.audit import Audit
 from trunkline.gateway.tenant_api import AuditApi, TenantApi

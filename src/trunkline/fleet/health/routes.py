@@ -9,9 +9,9 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from trunkline.auth.principal import Principal
+from trunkline.auth.principal import Principal, tenant_of
 from trunkline.auth.principal import Scope as AuthScope
-from trunkline.fleet.call import ApiCall, ApiPage, ApiQuery, Limit, PageQuery, read_form, tenant_of
+from trunkline.fleet.call import ApiCall, ApiPage, ApiQuery, Limit, PageQuery, read_form
 from trunkline.fleet.health.alerts import AlertLimits
 from trunkline.fleet.health.fleet_health import FleetHealth
 from trunkline.fleet.health.periods import PERIOD_MS

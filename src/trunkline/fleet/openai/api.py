@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.auth.principal import Scope as AuthScope
+from trunkline.auth.principal import tenant_of
 from trunkline.fleet.call import ApiCall, key_of, read_body
 from trunkline.fleet.catalogue.listed import Listed
 from trunkline.fleet.event_stream import until_left
@@ -21,7 +22,7 @@ from trunkline.fleet.routing.dispatch_api import DispatchApi
 from trunkline.fleet.routing.dispatcher import Dispatcher
 from trunkline.fleet.routing.standings import CatalogueFleet
 from trunkline.http.asgi import Receive, Scope, Send
-from trunkline.http.exchange import JSON
+from trunkline.http.exchange import JSON, read_query
 from trunkline.http.mounts import App, Mount, Route
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
@@ -81,8 +82,9 @@ class OpenAiApi:
             Refused: it cannot be done as asked.
         """
         principal = scope["trunkline.principal"]
+        tenant = tenant_of(principal, read_query(scope["query_string"]).get("tenant", ""))
         if scope["trunkline.route"] in (_MODELS, _MODEL):
-            models = _models_of(self._listed(principal.tenant), self._hub, self._helm)
+            models = _models_of(self._listed(tenant), self._hub, self._helm)
             name = scope["path"].removeprefix(scope["root_path"]).strip("/")
             found = {one.id: one for one in models}.get(name) if name else ModelList(models)
             answer = (200, found) if found is not None else (404, _unknown(name))
@@ -90,7 +92,7 @@ class OpenAiApi:
             return
         form = read_body((await receive())["body"], CompletionForm)
         headers = scope["headers"]
-        call = ApiCall(principal, principal.tenant, "", key_of(headers), headers)
+        call = ApiCall(principal, tenant, "", key_of(headers), headers)
         await self._complete(call, form, receive, send)
 
     async def _complete(self, call: ApiCall, form: CompletionForm, receive: Receive, send: Send) -> None:
