@@ -177,6 +177,10 @@ def test_a_disabled_tenant_ends_within_a_second(hub: TenantHub) -> None:
     assert max(ends.values()) - asked < 5.0
     shown = f"/api/tasks/{task}?tenant=shut"
     assert until(lambda: (s := hub.ask("GET", shown, **BOSS).json())["state"] == "canceled" and s)
+    # Nor does anything begin because an operator asks for it.
+    order = {"agent": "local", "message": "go"}
+    late = hub.ask("POST", "/api/dispatch?tenant=shut", order, **BOSS)
+    assert (late.status_code, late.json()["code"]) == (409, "TENANT_DISABLED")
     assert hub.operate("PATCH", "tenants/shut", {"disabled": False}).status_code == 200
     assert hub.ask("GET", "/api/tasks", **key).status_code == 200
 

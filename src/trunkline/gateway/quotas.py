@@ -14,7 +14,7 @@ from math import ceil
 from typing import Protocol
 
 from trunkline.clock import first_id, now_ms
-from trunkline.errors import TooManyRequests
+from trunkline.errors import InvalidParams, TooManyRequests
 from trunkline.fleet.routing.dispatcher import DispatchOrder
 from trunkline.gateway.tenants import NO_QUOTA, TenantQuota
 from trunkline.store.parts import Heads
@@ -160,9 +160,11 @@ class Quotas:
         *,
         of_tenant: Callable[[str], TenantQuota],
         of_key: Callable[[str, str], TenantQuota],
+        is_closed: Callable[[str], bool] = lambda tenant: False,
         shared: bool = False,
         now_ms: Callable[[], int] = now_ms,
     ) -> None:
+        self._is_closed = is_closed
         self._heads = heads
         self._spending = spending
         self._of_tenant = of_tenant
@@ -185,7 +187,15 @@ class Quotas:
     def let_in(
         self, tenant: str, principal: str, count: int = 1, *, charged: bool = False, is_due: bool = False
     ) -> AbstractAsyncContextManager[None] | None:
-        """The same for work that a principal asks for otherwise: charged before, or due by the clock."""
+        """The same for work that a principal asks for otherwise: charged before, or due by the clock.
+
+        Raises:
+            InvalidParams: the tenant is disabled; its own keys open nothing, so an operator asks.
+        """
+        if self._is_closed(tenant):
+            raise InvalidParams(
+                f"the tenant {tenant!r} is disabled", field="tenant", conflict="TENANT_DISABLED"
+            )
         own, key = self._of_tenant(tenant), self._of_key(tenant, principal)
         if own is NO_QUOTA is key or (own == NO_QUOTA and key == NO_QUOTA):
             return None

@@ -241,6 +241,7 @@ class Hub:
             self._health.records,
             of_tenant=self._tenants.quota_of,
             of_key=self._key_quota,
+            is_closed=self._closed.__contains__,
             shared=host.store.shared,
         )
         host.sites.refuse_work_by(made.check_known)
