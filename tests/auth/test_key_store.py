@@ -148,7 +148,7 @@ def test_a_key_that_is_not_there(act: str) -> None:
         ("alice", "", [], "cannot be a tenant"),
         ("alice", "a/b", [], "cannot be a tenant"),
         ("alice", "..", [], "cannot be a tenant"),
-        ("alice", "admin", [], "none of a2a, admin, agents, api, card, delegate, extendedAgentCard, healthz, mcp"),
+        ("alice", "admin", [], "none of a2a, admin, agents, all, api, card, delegate, extendedAgentCard, healthz, mcp"),
         ("alice", "default", ["tasks:read", "root"], "no scope 'root': choose tasks:read, tasks:write, answer, announce, metrics, admin"),
     ],
 )  # fmt: skip
