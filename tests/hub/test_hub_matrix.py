@@ -221,3 +221,25 @@ def test_an_operator_names_a_tenant_on_every_room_of_v1_and_nobody_else_does(tmp
         assert (await ask(world.hub.host, Ask("", "GET", f"{task}?tenant=north"), OPERATOR)).status == 200
 
     _with(tmp_path, case)
+
+
+def test_nothing_is_changed_for_what_is_no_tenant(tmp_path: Path) -> None:
+    async def case(world: World) -> None:
+        async def made(tenant: str) -> list[int]:
+            form = {"id": "watch", "name": "Watch", "schedule": "0 3 * * *", "skill": "work"}
+            asks = [
+                _posted(f"/api/ceremonies/create?tenant={tenant}", **form),
+                _posted(f"/api/dispatch?tenant={tenant}", agent="local", message="go"),
+            ]
+            return [(await ask(world.hub.host, one, OPERATOR)).status for one in asks]
+
+        assert await made("nort") == [404, 404]
+        assert await made("north") == [200, 200]
+        # One that only a key names is one.
+        await _said(world.hub, _posted("/admin/keys", owner="first", tenant="keyed"), OPERATOR)
+        assert await made("keyed") == [200, 200]
+        gone = Ask("", "DELETE", "/admin/tenants/north", b"")
+        assert (await ask(world.hub.host, gone, OPERATOR)).status == 200
+        assert await made("north") == [404, 404]
+
+    _with(tmp_path, case)

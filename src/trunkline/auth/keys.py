@@ -78,6 +78,10 @@ class Keyring:
         """Whether a key is of another tenant than the default one."""
         return self._foreign or any([whose.tenant != DEFAULT_TENANT for _, whose in self._fixed])
 
+    def has_tenant(self, tenant: str) -> bool:
+        """Whether a stored key is of this tenant."""
+        return any([one.principal.tenant == tenant for one in self._stored.values()])
+
     def take_named(self, keys: Iterable[tuple[Secret, Principal]]) -> None:
         """Know these keys of a file from now on beside those of the settings, and no others of it.
 

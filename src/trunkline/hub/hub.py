@@ -157,6 +157,7 @@ class Hub:
         key = find_key(host.settings)
         vault = None if key is None else Vault(key)
         self._tenants = self._tenants_of(host)
+        host.api.is_tenant = self._is_tenant
         self._service = self._kept(host, vault)
         fleet = CatalogueFleet(self.catalogue, self._health.records)
         quotas = self._quotas(host)
@@ -330,6 +331,13 @@ class Hub:
     def _all_tenants(self) -> set[str]:
         made = {one.id for one in self._tenants.book.all() if not one.deleted_at}
         return {DEFAULT_TENANT, *made, *self._named_tenants()}
+
+    def _is_tenant(self, tenant: str) -> bool:
+        # Of one that was deleted the keys are known for some time.
+        found = self._tenants.book.find(tenant)
+        if found is not None:
+            return not found.deleted_at
+        return tenant in self._all_tenants() or self._keyring.has_tenant(tenant)
 
     def _named_tenants(self) -> set[str]:
         """The tenants of keys of the workspace, and of issuers."""
