@@ -157,7 +157,6 @@ class Hub:
         key = find_key(host.settings)
         vault = None if key is None else Vault(key)
         self._tenants = self._tenants_of(host)
-        host.api.is_tenant = self._is_tenant
         self._service = self._kept(host, vault)
         fleet = CatalogueFleet(self.catalogue, self._health.records)
         quotas = self._quotas(host)
@@ -232,6 +231,7 @@ class Hub:
         )
         made.changed = self.catalogue.forget_view
         host.fetchers.egress_of = made.egress_of
+        host.api.is_tenant = self._is_tenant
         made.remove_files = lambda tenant: TenantFolder(self.workspace / FILES, tenant).remove()
         self.catalogue.allows = made.allows
         return made
