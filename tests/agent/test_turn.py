@@ -480,7 +480,7 @@ def test_each_message_to_another_agent_has_its_share_of_the_chain(plain: bool) -
         return await client.send("go"), await client.send("go", metadata={"trunkline.chain": {"budget": 2}})
 
     first, second = drive(agent, talk)
-    assert parts(first) == [{"data": [31, 28, 24]}]
+    assert parts(first) == [{"data": [63, 60, 56]}]
     assert state(second) == "failed", "one share was left, and it asked for three"
 
 
