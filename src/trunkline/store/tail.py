@@ -24,19 +24,23 @@ KIND = "tail-cursor"
 # Cursors belong to the process, not to a tenant.
 _TENANT = "default"
 PAGE = 1000
-# What is found costs a commit: it waits this long after each look.
+# What is found costs a commit: it waits this long after the last one, or until so much is found.
 EVERY_S = 2.0
+MOST_FOUND = 500
+# What this process has written itself is in memory and costs next to nothing to look at: it is looked at
+# soon, so that little of it has to be held.
+LOOK_S = 0.025
 
 
 class TailListener(Protocol):
     """A listener that computes something from the whole log."""
 
-    async def take(self, page: Sequence[TailAppend]) -> bytes:
-        """What a page comes to; empty if nothing. It may be thrown away and asked for again."""
+    async def take(self, page: Sequence[TailAppend]) -> Sequence[object]:
+        """What a page comes to, as MessagePack has it. It may be thrown away and asked for again."""
         ...
 
     async def settle(self, batch: bytes, number: int) -> None:
-        """Let what a page came to have its effect; numbers grow.
+        """Let what some pages came to, as one list, have its effect; numbers grow.
 
         After a crash, and by every process that shares the store, the last one is given again: a listener
         keeps with each document that it writes the number of the last batch that is in it.
@@ -62,23 +66,36 @@ class TailReader:
         self._place = _TailProgress()
         # That of the document, which is the number of its batch; -1 while it is to be read.
         self._rev: int = -1
+        # What was taken since the document was written, and how far.
+        self._cursor = START
+        self._found: list[object] = []
+        self._due = 0.0
         self._turn = asyncio.Lock()
         self._begun = 0
 
     async def run(self) -> None:
         """Give what there is and what comes, until the store closes."""
-        going_on = True
-        while going_on:
-            # Before the reading, so that nothing is appended unheard between the two.
-            hints = self._store.log.hints()
+        loop, hints, pause = asyncio.get_running_loop(), None, EVERY_S if self._store.shared else LOOK_S
+        while True:
+            before, failed = self._cursor, False
             try:
-                await self.catch_up()
+                async with self._turn:
+                    await self._gather()
+                    if loop.time() >= self._due:
+                        await self._write()
             except StoreError as error:
+                failed = True
                 log.warning("tail.stopped name=%s cursor=%s error=%s", self._name, self._place.cursor, error)
-            going_on = await anext(hints, None) is not None
-            # What comes in the pause is read after it: nobody need gather hints of it.
-            del hints
-            if going_on:
+            if self._cursor != before and not failed:
+                # More will come, and is read after the pause: nobody need gather hints of it.
+                hints = None
+                await asyncio.sleep(pause)
+            elif hints is None:
+                # And once more, so that nothing is appended unheard between the two.
+                hints = self._store.log.hints()
+            elif await anext(hints, None) is None:
+                return
+            elif failed:
                 await asyncio.sleep(EVERY_S)
 
     async def catch_up(self) -> None:
@@ -93,30 +110,50 @@ class TailReader:
                 # Another's look was begun after this call.
                 return
             self._begun += 1
-            try:
-                await self._read()
-            except BaseException:
-                # Whether the last write was done is not known.
-                self._rev = -1
-                raise
+            await self._gather()
+            while not await self._write():
+                await self._gather()
 
-    async def _read(self) -> None:
-        if self._rev < 0 or self._store.shared:
-            await self._load()
-        while True:
-            page, cursor = await self._store.log.tail_appends(self._place.cursor, PAGE)
-            if not page:
-                return
-            place = _TailProgress(cursor, await self._listener.take(page))
-            body = msgspec.msgpack.encode(place)
+    async def _gather(self) -> None:
+        """Take what there is. Others may be waiting for what a shared store has: that is written at once."""
+        try:
+            if self._rev < 0 or self._store.shared:
+                await self._load()
+            while True:
+                page, cursor = await self._store.log.tail_appends(self._cursor, PAGE)
+                if not page:
+                    return
+                self._found += await self._listener.take(page)
+                self._cursor = cursor
+                if self._store.shared or len(self._found) >= MOST_FOUND:
+                    await self._write()
+        except BaseException:
+            # What was taken may not be all.
+            self._rev = -1
+            raise
+
+    async def _write(self) -> bool:
+        """Write what was taken, and let it have its effect; False if another process was first."""
+        if self._cursor == self._place.cursor:
+            return True
+        batch = msgspec.msgpack.encode(self._found) if self._found else b""
+        place = _TailProgress(self._cursor, batch)
+        body = msgspec.msgpack.encode(place)
+        try:
             try:
                 self._rev = await self._store.docs.put(_TENANT, KIND, self._name, body, self._rev)
             except Conflict:
-                # Another process was first: what is before its cursor is in its batches.
+                # What is before its cursor is in its batches.
                 await self._load()
-                continue
-            self._place = place
+                return False
+            self._place, self._found = place, []
+            self._due = asyncio.get_running_loop().time() + EVERY_S
             await self._settle()
+        except BaseException:
+            # Whether it was done is not known.
+            self._rev = -1
+            raise
+        return True
 
     async def _load(self) -> None:
         found = await self._store.docs.get(_TENANT, KIND, self._name) or Doc(self._name, 0, b"")
@@ -125,7 +162,7 @@ class TailReader:
         self._place = (
             msgspec.msgpack.decode(found.body, type=_TailProgress) if found.body else _TailProgress()
         )
-        self._rev = found.rev
+        self._rev, self._cursor, self._found = found.rev, self._place.cursor, []
         # The process that wrote it may have died before its batch had any effect.
         await self._settle()
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 
 from tests.conformance.store.given import AT, A, B, delta, deltas
@@ -25,17 +25,17 @@ class AnswerRead:
         self.settled = {}
         self._grown = asyncio.Event()
 
-    async def take(self, page) -> bytes:
+    async def take(self, page) -> list:
         found = [
             (append.task_id, one.seq)
             for append in page
             for one in placed(append.last, append.at, append.events)
         ]
         self.places += found
-        return json.dumps(found).encode()
+        return found
 
     async def settle(self, batch, number) -> None:
-        self.settled[number] = [tuple(one) for one in json.loads(batch)]
+        self.settled[number] = [tuple(one) for one in msgspec.msgpack.decode(batch)]
         self._grown.set()
 
     @property
@@ -51,6 +51,7 @@ class AnswerRead:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
     monkeypatch.setattr(module, "EVERY_S", 0.0)
+    monkeypatch.setattr(module, "LOOK_S", 0.0)
 
 
 @asynccontextmanager
@@ -80,20 +81,62 @@ def test_all_there_is_and_all_that_comes(run, store, monkeypatch):
 
 
 def test_nobody_gathers_hints_in_the_pause(run, store, monkeypatch):
+    monkeypatch.setattr(module, "LOOK_S", 60.0)
     monkeypatch.setattr(module, "EVERY_S", 60.0)
     heard = store._database.hints.heard
 
     async def case():
         taken = AnswerRead()
-        await store.log.append(A, "t1", 0, [delta()], at=AT)
         async with reading(store, "one", taken):
+            while not heard:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            await store.log.append(A, "t1", 0, [delta()], at=AT)
             await taken.until(("t1", 1))
-            assert len(heard) == 1
-            await store.log.append(A, "t1", 1, [delta()], at=AT)
             while heard:  # noqa: ASYNC110
                 await asyncio.sleep(0)
 
     run(case())
+
+
+def test_what_many_looks_found_is_written_at_once(run, store, monkeypatch):
+    monkeypatch.setattr(module, "LOOK_S", 0.0)
+    monkeypatch.setattr(module, "EVERY_S", 3600.0 if not store.shared else 0.0)
+
+    async def case():
+        taken, other = AnswerRead(), AnswerRead()
+        async with reading(store, "one", taken):
+            for n in range(6):
+                await store.log.append(A, f"t{n}", 0, deltas(2), at=AT)
+                while (f"t{n}", 2) not in taken.places:  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+        # Whoever comes next has what was only taken, as if the process had died.
+        await TailReader(store, "one", other).catch_up()
+        return taken.settled, other.settled
+
+    before, after = run(case())
+    assert sorted({place for batch in (before | after).values() for place in batch}) == [
+        (f"t{n}", seq) for n in range(6) for seq in (1, 2)
+    ]
+    if not store.shared:
+        # The first is written at once, the others wait for its pause.
+        assert len(before) == 1 and len(after) == 2
+
+
+def test_much_is_written_though_it_is_not_yet_time(run, store, monkeypatch):
+    monkeypatch.setattr(module, "EVERY_S", 3600.0)
+    monkeypatch.setattr(module, "MOST_FOUND", 4)
+    monkeypatch.setattr(module, "PAGE", 2)
+
+    async def case():
+        taken = AnswerRead()
+        reader = TailReader(store, "one", taken)
+        for n in range(9):
+            await store.log.append(A, f"t{n}", 0, [delta()], at=AT)
+        await reader.catch_up()
+        return [len(taken.settled[number]) for number in sorted(taken.settled)]
+
+    # A shared store has every page at once, as another process may wait for it.
+    assert run(case()) == ([2, 2, 2, 2, 1] if store.shared else [4, 4, 1])
 
 
 def test_each_name_has_its_own_place_and_goes_on_from_it(run, store):
@@ -113,7 +156,7 @@ def test_each_name_has_its_own_place_and_goes_on_from_it(run, store):
 
 def test_a_page_that_was_not_taken_is_given_again(run, store, caplog):
     class Failing(AnswerRead):
-        async def take(self, page) -> bytes:
+        async def take(self, page) -> list:
             if not self.places:
                 self.places.append("failed")
                 raise StoreError("full")
@@ -155,7 +198,7 @@ def test_what_was_saved_has_its_effect_though_the_process_died_before(run, store
 
 def test_what_was_taken_and_not_saved_is_given_again(run, store):
     class Dying(AnswerRead):
-        async def take(self, page) -> bytes:
+        async def take(self, page) -> list:
             await super().take(page)
             raise StoreError("killed")
 

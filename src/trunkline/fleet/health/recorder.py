@@ -34,7 +34,7 @@ class HealthRecorder:
         self._origin = origin
         self._open: dict[str, OpenTask] = {}
 
-    async def take(self, page: Sequence[TailAppend]) -> bytes:
+    async def take(self, page: Sequence[TailAppend]) -> list[TaskOutcome]:
         """The outcomes that a page comes to."""
         oldest = self._records.now_ms() - KEPT_MS
         found: list[TaskOutcome] = []
@@ -60,7 +60,7 @@ class HealthRecorder:
                     self._open.pop(task_id, None)
                 if at >= oldest:
                     found.append(known.outcome(append.tenant, task_id, at, state, said))
-        return _encode(found) if found else b""
+        return found
 
     async def settle(self, batch: bytes, number: int) -> None:
         """Count the outcomes of a batch in every document that does not have it yet."""

@@ -27,7 +27,6 @@ KIND = "notice"
 ALERT_KEPT_MS = 4 * 3600 * 1000
 _TRIES = 20
 _decode = msgspec.msgpack.Decoder(list[tuple[str, str]]).decode
-_encode = msgspec.msgpack.Encoder().encode
 # After these a question may be closed.
 ANSWERS = Status | FollowUp | QuestionClosed | Replied
 Key = tuple[str, str]
@@ -56,7 +55,7 @@ class NoticeStore:
         """The notices by tenant and id, as this process knows them."""
         return [(key, found.value) for key, found in self.mirror.documents.items()]
 
-    async def take(self, page: Sequence[TailAppend]) -> bytes:
+    async def take(self, page: Sequence[TailAppend]) -> list[Key]:
         """The tasks of a page that ask something, or have asked what there is a notice of."""
         await self.mirror.refresh()
         found: dict[Key, None] = {}
@@ -67,7 +66,7 @@ class NoticeStore:
                 ends = isinstance(event, ANSWERS) and key in self.mirror.documents
                 if asks or ends:
                     found[key] = None
-        return _encode(list(found)) if found else b""
+        return list(found)
 
     async def settle(self, batch: bytes, number: int) -> None:
         """Have a notice of each of these tasks that asks something, and none of the others."""
