@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tests.conformance.wire.routes import PREFIXES, PROBES, Answer, Ask, Ids, ask, rest, rpc
+from tests.hub.test_hub_tenants import FLOW
 from trunkline.hub.hub import Hub
 from trunkline.wire.operations import METHODS_V03, METHODS_V1, routes
 
@@ -224,22 +225,26 @@ def test_an_operator_names_a_tenant_on_every_room_of_v1_and_nobody_else_does(tmp
 
 
 def test_nothing_is_changed_for_what_is_no_tenant(tmp_path: Path) -> None:
+    chat = {"model": "local", "messages": [{"role": "user", "content": "go"}]}
+
     async def case(world: World) -> None:
         async def made(tenant: str) -> list[int]:
             form = {"id": "watch", "name": "Watch", "schedule": "0 3 * * *", "skill": "work"}
             asks = [
                 _posted(f"/api/ceremonies/create?tenant={tenant}", **form),
                 _posted(f"/api/dispatch?tenant={tenant}", agent="local", message="go"),
+                _posted(f"/v1/chat/completions?tenant={tenant}", **chat),
+                _posted(f"/v1/workflows?tenant={tenant}", definition=FLOW),
             ]
             return [(await ask(world.hub.host, one, OPERATOR)).status for one in asks]
 
-        assert await made("nort") == [404, 404]
-        assert await made("north") == [200, 200]
+        assert await made("nort") == [404] * 4
+        assert await made("north") == [200, 200, 200, 201]
         # One that only a key names is one.
         await _said(world.hub, _posted("/admin/keys", owner="first", tenant="keyed"), OPERATOR)
-        assert await made("keyed") == [200, 200]
+        assert await made("keyed") == [200, 200, 200, 201]
         gone = Ask("", "DELETE", "/admin/tenants/north", b"")
         assert (await ask(world.hub.host, gone, OPERATOR)).status == 200
-        assert await made("north") == [404, 404]
+        assert await made("north") == [404] * 4
 
     _with(tmp_path, case)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
 from trunkline.auth.principal import tenant_of
-from trunkline.errors import RouteNotFound
 from trunkline.fleet.call import ApiCall, ApiQuery, NoBody, key_of, read_body, read_form
 from trunkline.fleet.route import ApiRoute
 from trunkline.http.asgi import Receive, Scope, Send
@@ -15,16 +14,8 @@ from trunkline.http.exchange import JSON, read_query
 from trunkline.http.mounts import WEBSOCKET
 
 
-async def answer_route(
-    routes: Mapping[str, ApiRoute],
-    scope: Scope,
-    receive: Receive,
-    send: Send,
-    is_tenant: Callable[[str], bool] = lambda tenant: True,
-) -> None:
+async def answer_route(routes: Mapping[str, ApiRoute], scope: Scope, receive: Receive, send: Send) -> None:
     """Answer a request by the route that the door has found for it; its body is read.
-
-    Nothing is changed for what is no tenant: whoever has that id one day would have it.
 
     Raises:
         Refused: it cannot be done as asked.
@@ -34,9 +25,6 @@ async def answer_route(
     route = routes[scope["trunkline.route"].replace(WEBSOCKET, "GET")]
     query = read_form(read_query(scope["query_string"]), route.query)
     call = _call(scope, route, query)
-    is_own = call.tenant == call.principal.tenant
-    if not is_own and not route.pattern.startswith("GET ") and not is_tenant(call.tenant):
-        raise RouteNotFound(f"there is no tenant {call.tenant!r}", missing="TENANT_NOT_FOUND")
     is_head = scope.get("method") == "HEAD"
     if route.stream is not None and not is_head:
         await route.stream(call, query, scope, receive, send)

@@ -6,7 +6,7 @@ door that it is behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from trunkline.auth.principal import Scope as AuthScope
@@ -55,14 +55,9 @@ class OperatorApi:
     """Answers the routes that every host has, and those that were added."""
 
     def __init__(
-        self,
-        host: ApiHost,
-        added: Sequence[ApiRoute] = (),
-        health: FleetHealth | None = None,
-        is_tenant: Callable[[str], bool] = lambda tenant: True,
+        self, host: ApiHost, added: Sequence[ApiRoute] = (), health: FleetHealth | None = None
     ) -> None:
         """Take the health of a fleet that is followed anyway; else it is followed once somebody asks."""
-        self._is_tenant = is_tenant
         self._host = host
         self._added = added
         self._health = health
@@ -79,7 +74,7 @@ class OperatorApi:
         if self._runner is not self._host.runner:
             self._runner = self._host.runner
             self.routes = self._made()
-        await answer_route(self.routes, scope, receive, send, self._is_tenant)
+        await answer_route(self.routes, scope, receive, send)
 
     def _made(self) -> dict[str, ApiRoute]:
         runner, settings = self._runner, self._host.settings

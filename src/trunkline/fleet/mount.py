@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trunkline.auth.principal import Scope as AuthScope
@@ -55,8 +55,6 @@ class ApiMount(Mount):
         self._loaded: App | None = None
         self._added: list[ApiRoute] = []
         self._health: FleetHealth | None = None
-        # Whether an operator may change something for a tenant of this id; a hub knows its tenants.
-        self.is_tenant: Callable[[str], bool] = lambda tenant: True
         routes = [_route(pattern, scope) for pattern, scope in SCOPES.items()]
         super().__init__(PREFIX, self._serve, routes, write_problem)
 
@@ -93,7 +91,7 @@ class ApiMount(Mount):
         if app is None:
             from trunkline.fleet.api import OperatorApi
 
-            app = self._loaded = OperatorApi(self._host, self._added, self._health, self.is_tenant)
+            app = self._loaded = OperatorApi(self._host, self._added, self._health)
         await app(scope, receive, send)
 
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from trunkline.agent.agent import Agent
 from trunkline.auth.identity import ClosedTenants, Identity, Verifier
 from trunkline.auth.keys import Keyring
-from trunkline.auth.principal import ANONYMOUS, DEFAULT_TENANT, OPERATOR, Principal, Scope
+from trunkline.auth.principal import ANONYMOUS, DEFAULT_TENANT, OPERATOR, Principal, Scope, tenant_of
 from trunkline.auth.vault import Vault, find_key
 from trunkline.clock import now_ms
 from trunkline.config import Settings, environment, load
-from trunkline.errors import Forbidden, Misuse
+from trunkline.errors import Forbidden, Misuse, RouteNotFound
 from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.files import CatalogueFiles
 from trunkline.fleet.catalogue.service import CatalogueService
@@ -44,6 +44,8 @@ from trunkline.gateway.tenants import NO_QUOTA, TenantQuota
 from trunkline.host import Host
 from trunkline.http.asgi import Receive, Send
 from trunkline.http.asgi import Scope as AsgiScope
+from trunkline.http.exchange import read_query
+from trunkline.http.mounts import App
 from trunkline.hub.carried import CarriedAgents
 from trunkline.hub.front import Front, RefusedWork, opening
 from trunkline.hub.mcp_agents import tools_of_catalogue
@@ -117,8 +119,11 @@ class Hub:
         agent.settings = {"store": store, "mcp_manifest": manifest, **self.file.settings}
         self._flows = None if flows is None else flows.flows_of(load(agent.settings, flags), workspace)
         self.host = Host([(agent, flags)], self)
+        named = [*openai_mounts(self._serve_openai), *(self._flows.api.mounts() if self._flows else ())]
+        for mount in (self.host.api, *named):
+            mount.app = self._of_tenants(mount.app)
         for mount in (
-            *openai_mounts(self._serve_openai),
+            *named,
             *tenant_mounts(self._serve_tenants),
             answer_mount(self._serve_answers),
             discord_mount(self._serve_discord),
@@ -126,8 +131,22 @@ class Hub:
             self.host.mounts.add(mount)
         if websocket is not None:
             self.host.api.take_websockets()
-        for mount in () if self._flows is None else self._flows.api.mounts():
-            self.host.mounts.add(mount)
+
+    def _of_tenants(self, app: App) -> App:
+        """An application where an operator names a tenant, of which there must be one for a change.
+
+        Whoever has that id one day would else have what was made for it.
+        """
+
+        async def serve(scope: AsgiScope, receive: Receive, send: Send) -> None:
+            if scope.get("method") not in (None, "GET", "HEAD"):
+                principal: Principal = scope["trunkline.principal"]
+                tenant = tenant_of(principal, read_query(scope["query_string"]).get("tenant", ""))
+                if tenant != principal.tenant and not self._is_tenant(tenant):
+                    raise RouteNotFound(f"there is no tenant {tenant!r}", missing="TENANT_NOT_FOUND")
+            await app(scope, receive, send)
+
+        return serve
 
     # What the host asks of its fleet.
 
@@ -231,7 +250,6 @@ class Hub:
         )
         made.changed = self.catalogue.forget_view
         host.fetchers.egress_of = made.egress_of
-        host.api.is_tenant = self._is_tenant
         made.remove_files = lambda tenant: TenantFolder(self.workspace / FILES, tenant).remove()
         self.catalogue.allows = made.allows
         return made
