@@ -13,6 +13,7 @@ from trunkline.log import encoding
 from trunkline.log import events as ev
 from trunkline.log.compact import Append, compact
 from trunkline.log.fold import State, fold
+from trunkline.wire.reports import UNTOLD
 from trunkline.wire.types import TaskState
 
 PIECES = (ev.Delta, ev.Chunk, ev.Stepped)
@@ -189,3 +190,11 @@ def test_what_cannot_get_shorter_is_left_alone() -> None:
         )
         is None
     )
+
+
+def test_what_a_run_reports_and_its_caller_does_not_want_stays_for_who_counts_it_later() -> None:
+    untold = ev.Stepped(1, UNTOLD, {"cost": 2})
+    steps = (ev.Stepped(0, "fetch", "page" * 100), ev.Delta("a", "x"), untold)
+    shorter = compact("t", split((opening(), WORKING, *steps, DONE), [2]))
+    assert shorter is not None
+    assert [one.event for one in placed(shorter) if isinstance(one.event, ev.Stepped)] == [untold]

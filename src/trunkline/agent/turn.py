@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 ANSWER = "answer"
 # The name under which the moment of a sleep is recorded as a step.
 SLEEP = "sleep"
-# Behind the places of all steps that an author takes.
-_UNTOLD_PLACE = 1_000_000
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -337,8 +335,9 @@ class Turn:
 
     async def keep_untold(self, reports: Metadata) -> None:
         """Record what the run says of itself and its caller does not want: whoever counts reads it."""
-        if self._work.recorded_step(_UNTOLD_PLACE, UNTOLD) is None:
-            await self._work.emit(Stepped(_UNTOLD_PLACE, UNTOLD, reports))
+        place = self.next_step(UNTOLD)
+        if await self.recall(place, UNTOLD) is None:
+            await self._work.emit(Stepped(place, UNTOLD, reports))
 
     async def call(self, target: str, content: Content | None = None, /, **said: Unpack[Calling]) -> Result:
         """Have another agent do something: at an address, by its name among `peers`, or one of this host.

@@ -15,6 +15,7 @@ from msgspec import Struct
 from trunkline.log import encoding
 from trunkline.log import events as ev
 from trunkline.log.fold import State
+from trunkline.wire.reports import UNTOLD
 from trunkline.wire.types import TaskState
 
 _MERGE = (ev.Delta, ev.Chunk, ev.Stepped, ev.Compacted)
@@ -62,9 +63,11 @@ def compact(task_id: str, appends: Sequence[Append]) -> list[Append] | None:
     for number, append in enumerate(appends):
         for place, recorded in enumerate(encoding.placed(append.last, append.at, append.events)):
             event = recorded.event
-            # Steps beside the first message stay: they are the end of the opening.
-            is_opening = isinstance(event, ev.Stepped) and state.state is TaskState.SUBMITTED
-            if isinstance(event, _MERGE) and not is_opening:
+            # Steps beside the first message stay: they are the end of the opening. So do reports.
+            stays = isinstance(event, ev.Stepped) and (
+                event.name == UNTOLD or state.state is TaskState.SUBMITTED
+            )
+            if isinstance(event, _MERGE) and not stays:
                 segment.add((number, place), event)
             elif _is_told(event, state.state):
                 _shrink(drafts, segment, state)
