@@ -53,6 +53,10 @@ def test_what_is_repeated_is_left_out() -> None:
     asyncio.run(case())
 
 
+def test_a_credential_that_is_no_text_is_for_the_connection_to_refuse() -> None:
+    assert CredentialRedaction("\udcff" + KEY).text("said") == "said"
+
+
 @pytest.mark.parametrize("shown", [(), ("",), ("short",)])
 def test_what_anybody_says_is_left_as_it_is(shown: tuple[str, ...]) -> None:
     reply = Repeating(b"a short word")
@@ -78,7 +82,10 @@ def test_credentials_are_known_by_their_headers() -> None:
             "Authorization X-Auth-Token X-AuthKey apikey Set-Cookie2 X_SECRET_1 sessionid X-Api-Keys passwd",
             True,
         ),
-        ("X-Author authority X-Keyword X-Tokenizer X-Region Secretary", False),
+        (
+            "X-Author authority X-Keyword X-Tokenizer X-Region Secretary X-Auth-Email X-Auth-User X-Token-Type",
+            False,
+        ),
     ],
 )
 def test_a_header_is_known_by_whole_words(names: str, is_secret: bool) -> None:

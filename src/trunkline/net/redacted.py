@@ -13,11 +13,11 @@ from trunkline.net.http import Headers, HttpResponse
 HIDDEN = "***"
 # Anything shorter may be a word that anybody says.
 _SHORTEST = 8
-# How headers are named that hold credentials; those of an author or a keyword do not, and answers may say
-# the same words.
+# How headers are named that hold credentials; those of an author or a keyword do not, nor those that say of
+# whom or which kind one is, and answers may say the same words.
 _NAMES = re.compile(
     r"(auth(ori[sz]ation|entication)?|cookie|credential|key|passw(or)?d|secret|session|token)"
-    r"(s|id|\d+)?(?![a-z])",
+    r"(s|id|\d+)?(?![a-z])(?!.*(user|name|mail|type)$)",
     re.IGNORECASE,
 )
 # The value of this one comes back in every answer.
@@ -32,7 +32,9 @@ class CredentialRedaction:
     __slots__ = ("_forms", "_plain")
 
     def __init__(self, *credentials: str) -> None:
-        spelt = [form for one in credentials if len(one) >= _SHORTEST for form in _spellings(one)]
+        # One that is no text is never sent.
+        texts = [one.encode(errors="ignore").decode() for one in credentials]
+        spelt = [form for one in texts if len(one) >= _SHORTEST for form in _spellings(one)]
         # The longest first: one may hold another.
         self._plain = tuple(sorted(dict.fromkeys(spelt), key=len, reverse=True))
         self._forms = tuple([form.encode() for form in self._plain])
