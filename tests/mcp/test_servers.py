@@ -73,7 +73,6 @@ def test_a_server_of_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_a_server_that_hangs_is_started_again_once_nobody_waits_for_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -93,6 +92,7 @@ def test_a_server_that_hangs_is_started_again_once_nobody_waits_for_it(
     assert "mcp.server_silent server=small" in caplog.text
 
 
+@pytest.mark.slow
 def test_what_cannot_be_called() -> None:
     async def main() -> None:
         entries = {
