@@ -243,6 +243,11 @@ def test_nothing_is_changed_for_what_is_no_tenant(tmp_path: Path) -> None:
         # One that only a key names is one.
         await _said(world.hub, _posted("/admin/keys", owner="first", tenant="keyed"), OPERATOR)
         assert await made("keyed") == [200, 200, 200, 201]
+        # Nor does anything begin for one that is disabled.
+        await _said(world.hub, Ask("", "PATCH", "/admin/tenants/north", b'{"disabled":true}'), OPERATOR)
+        start = _posted("/v1/workflows/short/executions?tenant=north", input={})
+        closed = await ask(world.hub.host, start, OPERATOR)
+        assert closed.status == 409 and b'"TENANT_DISABLED"' in closed.body
         gone = Ask("", "DELETE", "/admin/tenants/north", b"")
         assert (await ask(world.hub.host, gone, OPERATOR)).status == 200
         assert await made("north") == [404] * 4

@@ -11,6 +11,7 @@ from trunkline.errors import (
     FlowRefused,
     Forbidden,
     InternalError,
+    InvalidParams,
     Refused,
     RouteNotFound,
     TooLarge,
@@ -79,5 +80,7 @@ def _told(refused: Refused) -> tuple[int, str, dict[str, Any]]:
             return 503, "UNAVAILABLE", {}
         case InternalError():
             return 500, "INTERNAL_ERROR", {}
+        case InvalidParams() if conflict := refused.details.get("conflict"):
+            return 409, conflict, {"field": refused.field}
         case _:
             return 400, "VALIDATION_ERROR", {"field": refused.field} if refused.field else {}
