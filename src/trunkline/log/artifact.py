@@ -34,14 +34,7 @@ class GrowingArtifact:
         if not self.open and len(known.parts) == len(self.parts):
             # It came in one piece, as most do, and needs no copy.
             return known
-        return Artifact(
-            artifact_id=known.artifact_id,
-            name=known.name,
-            description=known.description,
-            parts=tuple(self.parts),
-            metadata=known.metadata,
-            extensions=known.extensions,
-        )
+        return replace(known, parts=tuple(self.parts))
 
     @property
     def is_empty(self) -> bool:
