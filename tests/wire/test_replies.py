@@ -135,6 +135,7 @@ def test_pages_are_read_as_they_are_written(tasks: list[t.Task], token: str) -> 
             t.TaskPage((), "n", 5, 7),
         ),
         ({"tasks": [], "pageSize": "many", "totalSize": -1, "nextPageToken": 3}, t.TaskPage((), "", 0, 0)),
+        ({"tasks": [], "pageSize": "²"}, t.TaskPage((), "", 0, 0)),
         ({}, t.TaskPage((), "", 0, 0)),
     ],
 )

@@ -157,7 +157,7 @@ def read_page(raw: bytes, *, proto: bool = False) -> TaskPage:
 
 def _count(given: object, otherwise: int) -> int:
     # ProtoJSON of some writers has numbers as texts.
-    if isinstance(given, str) and given.isdigit() and len(given) < 16:
+    if isinstance(given, str) and given.isdecimal() and len(given) < 16:
         return int(given)
     return given if isinstance(given, int) and given > 0 else otherwise
 
