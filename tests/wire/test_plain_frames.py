@@ -26,7 +26,10 @@ MESSAGE = {
 }
 STATUS = {"state": "TASK_STATE_WORKING", "timestamp": "2026-01-31T12:00:00Z", "message": MESSAGE}
 ARTIFACT = {"artifactId": "a", "name": "n", "description": "d", "parts": [{"text": "made"}]}
-CHAINED = {**MESSAGE, "metadata": {"trunkline.chain": {"root": "r", "hops": 1, "cost": 0.5}}}
+CHAINED = {
+    **MESSAGE,
+    "metadata": {"skillId": "draft", "trunkline.chain": {"root": "r", "hops": 1, "cost": 0.5}},
+}
 PLAIN: list[dict[str, Any]] = [
     {"task": {"id": "t", "contextId": "c", "status": STATUS, "history": [CHAINED]}},
     {"task": {"id": "t", "contextId": "c", "status": STATUS, "artifacts": [ARTIFACT], "history": [MESSAGE]}},

@@ -48,8 +48,8 @@ class _PlainMessage(_Plain, frozen=True):
     task_id: str = ""
     role: Role | None = None
     parts: tuple[_PlainPart, ...] = ()
-    # Such as the chain of agents, which an agent repeats in the history of its task.
-    metadata: dict[str, dict[str, str | int | float]] | None = None
+    # Such as the skill and the chain of agents, which an agent repeats in the history of its task.
+    metadata: dict[str, str | dict[str, str | int | float]] | None = None
 
 
 class _PlainStatus(_Plain, frozen=True):
