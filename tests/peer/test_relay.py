@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import cast
 
+import pytest
+
 from tests.run.desk import desk, run
 from trunkline.client.assembler import Update
 from trunkline.client.result import Result
 from trunkline.log.events import Status
-from trunkline.peer.relay import Relay
+from trunkline.peer.relay import Relay, deadline_of
 from trunkline.run import buffer
 from trunkline.run.executor import Verdict, Work
 from trunkline.run.owner import Owner
 from trunkline.wire.answers import Notice
+from trunkline.wire.question import Question
+from trunkline.wire.spellings import timestamp
 from trunkline.wire.types import (
     Artifact,
     ArtifactUpdate,
@@ -111,3 +115,18 @@ def test_an_agent_speaks_as_an_agent_and_under_no_key_of_ours() -> None:
         "trunkline.question": {"id": messages[1].message_id},
         "trunkline.asked": "forged",
     }
+
+
+@pytest.mark.parametrize(
+    ("told", "meant"),
+    [
+        ("2027-01-31T12:00:00Z", "2027-01-31T12:00:00.000Z"),
+        ("0001-01-01T00:00:00+00:00", "1970-01-01T00:00:00.001Z"),
+        ("1960-01-01T00:00:00+00:00", "1970-01-01T00:00:00.001Z"),
+        ("9999-12-31T23:59:59-12:00", "9999-12-31T23:59:59.999Z"),
+    ],
+)
+def test_a_deadline_that_an_agent_names_passes_and_can_be_told(told: str, meant: str) -> None:
+    part = Question("?", deadline=told).part()
+    assert part is not None
+    assert timestamp(deadline_of(Message("m", parts=(part,)))) == meant

@@ -43,6 +43,8 @@ _OURS = "trunkline."
 _CHARACTERS = 24
 _SECONDS = 0.1
 _PIECES = 1000
+# The last moment of the year 9999, in milliseconds since the epoch.
+_LATEST_MS = 253_402_300_799_999
 
 
 class Relay:
@@ -266,6 +268,8 @@ def is_bounded_there(state: State, place: int) -> bool:
 def deadline_of(message: Message) -> int:
     """When a question is closed without an answer, in milliseconds since the epoch; 0 if it does not say."""
     try:
-        return round(datetime.fromisoformat(read_question(message).deadline).timestamp() * 1000)
+        told = round(datetime.fromisoformat(read_question(message).deadline).timestamp() * 1000)
     except (ValueError, OverflowError):
         return 0
+    # A zone may lead out of the years that can be told; and before the epoch it is over, not open for ever.
+    return min(max(told, 1), _LATEST_MS)
