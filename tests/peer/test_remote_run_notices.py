@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.client.agents import COMPLETED, WORKING, Error, Frames, Stand, card, stored, task
+from tests.client.agents import COMPLETED, WORKING, Error, Frames, Lost, Stand, card, stored, task
 from tests.peer.rig import PARKING, PATIENT, Caller, calling, told_by
 from tests.run.desk import reason, run
 from tests.sample import at_most
 from trunkline import Turn
 from trunkline.client.result import Result
 from trunkline.log.events import Notified, Status
-from trunkline.peer.callbacks import read_callback
+from trunkline.peer.callbacks import TOLD_BYTES, read_callback
 from trunkline.run.feed import Feed
 from trunkline.run.node import Limits
 from trunkline.wire.types import TERMINAL, TaskState
@@ -60,6 +60,7 @@ SHAPES: dict[str, Any] = {
     },
 }
 BARE = {"statusUpdate": {**ENDED, "status": {"state": COMPLETED}}}
+LARGE = {"task": {**SHAPES["1.0 task"]["task"], "metadata": {"own": "x" * TOLD_BYTES}}}
 PIECE = {"artifactUpdate": {**ENDED, "artifact": PLAIN}}
 
 
@@ -194,6 +195,58 @@ def test_an_agent_that_refuses_to_call_back_is_sent_the_message_without() -> Non
     run(follow(stand, work))
     assert stand.methods == ["SendMessage", "SendMessage", "GetTask"]
     assert len({one.message_id for one in stand.asked[:2]}) == 1
+
+
+@pytest.mark.parametrize("told", [BARE, LARGE], ids=["an end alone", "an end without its large task"])
+def test_an_end_that_is_told_before_the_first_frame_costs_no_result(
+    told: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trunkline.peer.hearing.LISTEN_S", 0.001)
+    answered, following = asyncio.Event(), told_by()
+
+    async def script(one: Any) -> Any:
+        if one.method != "SendStreamingMessage":
+            return stored(COMPLETED, "done")
+        await answered.wait()
+        return Frames([task(COMPLETED, "done")])
+
+    async def main() -> None:
+        async with calling(forward, Stand(script), following=following) as runner:
+            child = await runner.child(await runner.open("hello"))
+            while not following.hearings._begun:  # noqa: ASYNC110 - who listens tells nobody
+                await asyncio.sleep(0)
+            await post(runner, child, told)
+            # Whatever is made of it is made before the agent says more.
+            for _ in range(50):
+                await asyncio.sleep(0)
+            answered.set()
+            assert await runner.ended(child) is TaskState.COMPLETED, reason(child)
+            assert Result(child.state.task()).text == "done"
+
+    run(main())
+
+
+@pytest.mark.parametrize("told", [SHAPES["task"], BARE], ids=["a task", "an end alone"])
+def test_a_message_whose_end_was_told_is_not_uncertain_when_its_answer_is_lost(told: Any) -> None:
+    answered = asyncio.Event()
+
+    async def script(one: Any) -> Any:
+        if one.method != "SendMessage":
+            return stored(COMPLETED, "done")
+        await answered.wait()
+        return Lost()
+
+    stand = Stand(script, QUIET)
+
+    async def work(runner: Caller, child: Feed) -> None:
+        await asked(stand, "SendMessage")
+        await post(runner, child, told)
+        answered.set()
+        assert await runner.ended(child) is TaskState.COMPLETED, reason(child)
+        assert Result(child.state.task()).text == "done"
+
+    run(follow(stand, work))
+    assert stand.methods.count("SendMessage") == 1
 
 
 @pytest.mark.sampled

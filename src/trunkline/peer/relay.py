@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from trunkline.client.assembler import Update
 from trunkline.client.result import Result, artifact_text
+from trunkline.clock import now_ms
 from trunkline.errors import TurnOver
 from trunkline.log.events import Chunk, Delta, Status
 from trunkline.log.fold import State
@@ -20,6 +21,7 @@ from trunkline.run.executor import Verdict, Work
 from trunkline.wire.question import answered_question, question_metadata, read_question
 from trunkline.wire.types import (
     COMPLETED,
+    INTERRUPTED,
     TERMINAL,
     WORKING,
     Artifact,
@@ -263,6 +265,12 @@ def is_bounded_there(state: State, place: int) -> bool:
     """Whether the agent that asked the question at this place closes it itself when its time is over."""
     asked = [one for one in state.history if one.message_id in state.questions[place : place + 1]]
     return any([deadline_of(one) for one in asked])
+
+
+def is_overdue(result: Result, by_s: float = 0.0) -> bool:
+    """Whether an agent asks what it will close now, so that nobody need be asked any more."""
+    asked = result.task.status.message if result.task is not None and result.state in INTERRUPTED else None
+    return asked is not None and 0 < deadline_of(asked) <= now_ms() - by_s * 1000
 
 
 def deadline_of(message: Message) -> int:

@@ -41,7 +41,7 @@ from trunkline.peer.absence import AWAY_KEY, SILENT, is_away, is_silent, is_unse
 from trunkline.peer.callbacks import Following
 from trunkline.peer.failure import UNANSWERED, UNCERTAIN, explain
 from trunkline.peer.hearing import LoginWatch
-from trunkline.peer.relay import ASKED_KEY, Relay, deadline_of, is_bounded_there
+from trunkline.peer.relay import ASKED_KEY, Relay, is_bounded_there, is_overdue
 from trunkline.peer.remote import (
     CALLS,
     Peer,
@@ -224,6 +224,9 @@ class RemoteRun:
                 raise Uncertain("the process ended while it was sent", reason="sent", message_id=sent.message)
             return await self._insist(place, sent, message, capabilities)
         except Uncertain as error:
+            if (told := self._told()) is not None:
+                self._learn(told)
+                return told if told.artifacts else await self._follow()
             log.warning("peer.uncertain task=%s error=%a", work.state.task_id, str(error))
             self._remote = replace(self._remote, lost=True)
             await self._record(2 * place + 1, TAKEN, self._remote)
@@ -356,7 +359,7 @@ class RemoteRun:
                     return await self._poll()
                 stream = self._client.subscribe(self._remote.task, through_questions=False)
                 result = await self._following.hearings.read(self._read(stream), self._end_told)
-                return await self._poll() if result is None or _is_overdue(result) else result
+                return await self._poll() if result is None or is_overdue(result) else result
             except (Unreachable, Refused) as error:
                 if not is_away(error):
                     raise
@@ -365,18 +368,22 @@ class RemoteRun:
     async def _end_told(self) -> None:
         """Wait until a webhook has told of the end, or the agent was silent too long."""
         while self._told() is None:
-            heard = self._work.state.notices
             self._check_silence()
-            await self._work.notified(heard, self._silent_at())
+            await self._work.until(lambda: self._told() is not None, self._silent_at())
 
     def _told(self) -> Result | None:
         """The remote task as a webhook has told of its end; without a task where that is to be asked for."""
         notice = self._work.state.notice
         if notice is None or notice.state not in TERMINAL:
             return None
-        if notice.task is not None and self._remote.task not in ("", notice.task.id):
-            return None
-        return Result(notice.task)
+        named = {self._remote.task, "" if notice.task is None else notice.task.id} - {""}
+        # Of one task, whichever of the two knows its id.
+        return Result(notice.task) if len(named) == 1 else None
+
+    def _learn(self, told: Result | None) -> None:
+        """Take the id of the remote task from its webhook, where nothing else has told it."""
+        if told is not None and not self._remote.task:
+            self._remote = RemoteTask(told.task_id, self._remote.context)
 
     async def _poll(self) -> Result:
         """Look at a remote task now and then, or when a webhook tells of it, until it rests."""
@@ -385,25 +392,22 @@ class RemoteRun:
             heard, told = self._work.state.notices, self._told()
             if told is not None and told.artifacts:
                 return told
+            self._learn(told)
             try:
                 result = await self._look()
-            except TaskNotFound:
-                lost += 1
+            except (Unreachable, Refused) as error:
                 if told is not None and told.task is not None:
                     return told
-                if lost == LOST_TIMES:
+                lost += 1
+                if not isinstance(error, TaskNotFound) or lost == LOST_TIMES:
                     raise
                 # Without being parked: whoever comes after would count from the beginning.
                 await asyncio.sleep(min(FIRST_PAUSE_S, self._following.poll_s))
                 continue
-            except (Unreachable, Refused):
-                if told is not None and told.task is not None:
-                    return told
-                raise
             lost = 0
             await self._back()
             await self._relay.settle(result)
-            if result.state in RESTING and not _is_overdue(result):
+            if result.state in RESTING and not is_overdue(result):
                 return result
             if told is not None and told.task is not None:
                 # Its own word, which came by a webhook; its list of tasks may lag behind.
@@ -434,7 +438,7 @@ class RemoteRun:
         """
         if now_ms() >= self._silent_at():
             raise TimedOut(f"it said nothing for {self._following.silence_s:g} seconds", reason=SILENT)
-        if asking is not None and _is_overdue(asking, OVERDUE_S):
+        if asking is not None and is_overdue(asking, OVERDUE_S):
             raise TimedOut("it still asks what could be answered until some time ago only", reason=SILENT)
 
     async def _back(self) -> None:
@@ -492,9 +496,3 @@ class RemoteRun:
             content, said = self._composed(place, sent, message)
             found = await self._client.send(content, wait=False, **said)
             self._remote = RemoteTask("" if found.task is None else found.task_id, context)
-
-
-def _is_overdue(result: Result, by_s: float = 0.0) -> bool:
-    """Whether an agent asks what it will close now, so that nobody need be asked any more."""
-    asked = result.task.status.message if result.task is not None and result.state in INTERRUPTED else None
-    return asked is not None and 0 < deadline_of(asked) <= now_ms() - by_s * 1000
