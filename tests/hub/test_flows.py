@@ -378,6 +378,41 @@ def test_a_file_that_changes_is_taken_up_and_begun_runs_keep_theirs(
     run(scene())
 
 
+def test_a_workflow_whose_entry_comes_back_is_ready_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After it was removed, by a file or the API, and after an agent of the hub had its name for a while."""
+    monkeypatch.setattr("trunkline.fleet.catalogue.files.WATCH_S", 0.05)
+
+    async def scene() -> None:
+        folder = workspace(tmp_path)
+        async with opened(folder) as ask:
+            await ask("POST /v1/workflows", {"definition": workflow(SIGNAL, name="Held back")})
+            await ask("POST /api/agents", {"name": "held", "workflow": "held-back"})
+
+            async def lists(agents: str, **states: str) -> None:
+                (folder / "agents.yaml").write_text(agents)
+                for name, state in states.items():
+                    await ask.until(
+                        f"GET /api/agents/{name}", lambda one, wanted=state: one.get("state", "") == wanted
+                    )
+
+            await lists(AGENTS, release="ready", held="ready")
+            await lists("agents: []", release="", held="ready")
+            await lists(AGENTS, release="ready", held="ready")
+            _, told = await ask("GET /api/agents/release")
+            assert [one["id"] for one in told["skills"]] == ["release"]
+            await ask("DELETE /api/agents/held")
+            await ask("POST /api/agents", {"name": "held", "workflow": "held-back"})
+            await lists(AGENTS, held="ready")
+            await lists(AGENTS + "  - {name: held, import: 'hub_flow_writer:agent'}\n", held="ready")
+            await lists(AGENTS, held="ready")
+            await ask.until("GET /api/agents/held", lambda one: one["kind"] == "flow")
+            await lists(AGENTS, held="ready")
+
+    run(scene())
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -318,7 +318,7 @@ class CarriedAgents:
         return known is not None and skill not in known
 
     def _carry_skill(self, key: Key, entry: Entry) -> None:
-        if self._imported.get(entry.name) == entry.imported and self._catalogue.facts(key) is not None:
+        if self._imported.get(entry.name) == entry.imported and self._catalogue.knows(key):
             return
         try:
             agent = self._load(entry.imported)
@@ -350,7 +350,7 @@ class CarriedAgents:
             if self._catalogue.fail(key, str(error)):
                 log.error("workflow.unloaded agent=%s error=%a", entry.name, str(error))
             return
-        if self._workflows.get(key) is loaded:
+        if self._workflows.get(key) is loaded and self._catalogue.knows(key):
             return
         name, definition = entry.name, loaded.definition
         self._workflows[key] = loaded
@@ -371,7 +371,7 @@ class CarriedAgents:
         )
 
     async def _carry_model(self, key: Key, name: str, entry: ModelEntry) -> None:
-        if self._models.get(key) == entry and self._catalogue.facts(key) is not None:
+        if self._models.get(key) == entry and self._catalogue.knows(key):
             return
         try:
             models = await self._host_model(name)

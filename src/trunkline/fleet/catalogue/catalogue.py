@@ -136,9 +136,9 @@ class Catalogue:
         self._renew(key)
         return True
 
-    def facts(self, key: Key) -> CardFacts | None:
-        """The facts of the latest card of an agent; None before the first."""
-        return self._facts.get(key)
+    def knows(self, key: Key) -> bool:
+        """Whether an agent has shown a card, and nothing has failed since."""
+        return key in self._facts and key not in self._failures
 
     # Outcomes.
 
