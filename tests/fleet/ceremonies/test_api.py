@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import Any
 
 import pytest
+from cronsim import CronSim
 from msgspec.structs import replace
 
 from tests.fleet.ceremonies.hall import CREATE, LEAST, Hall, hall
@@ -13,6 +15,7 @@ from tests.fleet.ceremonies.stage import filed
 from tests.fleet.office import NORTH
 from trunkline.errors import InvalidParams
 from trunkline.fleet.ceremonies import ceremony_store as book_module
+from trunkline.fleet.ceremonies import schedule as schedule_module
 from trunkline.fleet.ceremonies.ceremony_store import CeremonyFault
 
 
@@ -38,6 +41,39 @@ def test_a_ceremony_shows_what_it_is_and_its_next_fires() -> None:
         assert [one["id"] for one in page["items"]] == ["other"]
         rest = await at.at.get("root", f"/api/ceremonies?limit=1&after={page['next']}")
         assert ([one["id"] for one in rest["items"]], rest["next"]) == (["standup"], None)
+
+    hall(work)
+
+
+def test_a_page_costs_what_it_shows_and_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[str] = []
+
+    def counted(text: str, moment: datetime) -> CronSim:
+        searched.append(text)
+        return CronSim(text, moment)
+
+    async def work(at: Hall) -> None:
+        for n in range(12):
+            # Each a day that comes once in decades, which is long looked for.
+            await at.post("alice", CREATE, {**LEAST, "id": f"c{n:02}", "schedule": f"{n} 0 30 2 0#5"})
+        turns: set[int] = set()
+
+        async def others() -> None:
+            while True:
+                turns.add(len(set(searched)))
+                await asyncio.sleep(0)
+
+        schedule_module.schedule_of.cache_clear()
+        monkeypatch.setattr(schedule_module, "CronSim", counted)
+        await at.at.get("alice", "/api/ceremonies?limit=1")
+        assert set(searched) == {"0 0 30 2 0#5"}
+        running = asyncio.create_task(others())
+        await at.at.get("alice", "/api/ceremonies")
+        running.cancel()
+        assert len(set(searched)) == 12 and set(range(1, 12)) <= turns
+        searched.clear()
+        await at.at.get("alice", "/api/ceremonies")
+        assert not searched
 
     hall(work)
 

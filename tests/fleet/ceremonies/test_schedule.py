@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trunkline.errors import InvalidParams
+from trunkline.fleet.ceremonies import schedule as schedule_module
 from trunkline.fleet.ceremonies.schedule import (
     MISSED_MS,
     Jitter,
@@ -208,3 +209,33 @@ def test_planned_ids_are_ids_of_their_moment(planned: int, name: str) -> None:
     made = uuid.UUID(planned_id(planned, "north", name))
     assert (made.version, made.variant, made.int >> 80) == (7, uuid.RFC_4122, planned)
     assert str(made) == planned_id(planned, "north", name) != planned_id(planned, "northern", name)
+
+
+def test_what_was_found_of_a_day_that_comes_once_in_decades_is_not_looked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The fifth Sunday of a February: every 28 years.
+    rare, now = Schedule("0 0 30 2 0#5"), ms("2026-11-18T00:00:00+00:00")
+    first = list(islice(rare.after(now), 5))
+    assert [texts(rare, "2026-11-18T00:00:00+00:00")[n][:10] for n in (0, 1)] == ["2032-02-29", "2060-02-29"]
+
+    def searched(*_: object) -> None:
+        raise RuntimeError("looked for again")
+
+    monkeypatch.setattr(schedule_module, "CronSim", searched)
+    assert [list(islice(rare.after(at), 5)) for at in (now, now + 400 * DAY, first[0] - 1)] == [first] * 3
+    with pytest.raises(RuntimeError, match="looked for again"):
+        next(rare.after(first[0]))
+
+
+@given(
+    at=st.lists(
+        st.integers(ms("2026-01-01T00:00:00+00:00"), ms("2027-01-01T00:00:00+00:00")), min_size=2, max_size=5
+    ),
+    text=st.sampled_from(["30 2 * * *", "*/20 1-3 * * *", "0 0 1 * *", "15 */7 * * 0"]),
+    zone=st.sampled_from(ZONES),
+)
+def test_the_moments_do_not_depend_on_what_was_asked_before(at: list[int], text: str, zone: str) -> None:
+    asked = Schedule(text, zone)
+    for one in at:
+        assert list(islice(asked.after(one), 12)) == list(islice(Schedule(text, zone).after(one), 12))

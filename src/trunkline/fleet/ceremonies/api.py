@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import islice
 from typing import Any
 
@@ -106,19 +107,20 @@ class CeremonyApi:
     @api_route("GET /ceremonies", Scope.READ)
     async def list(self, call: ApiCall, asked: PageQuery) -> ApiPage:
         """A page of ceremonies by id: one's own, or with the scope admin all of the tenant."""
-        now = await self._clock.now()
-        found = {
-            one.id: _item(one, now) for one in self._ceremony_store.of(call.tenant) if _may_change(call, one)
-        }
-        if call.sees_all:
-            for fault in self._ceremony_store.faults:
-                if fault.tenant == call.tenant:
-                    faulty = CeremonyItem(id=fault.id, state="invalid", enabled=False)
-                    # One that was good before goes on as it was.
-                    found[fault.id] = replace(found.get(fault.id, faulty), reason=fault.reason)
-        behind = [one_id for one_id in sorted(found) if one_id > asked.after]
+        now, kept = await self._clock.now(), self._ceremony_store
+        known = {one.id: one for one in kept.of(call.tenant) if _may_change(call, one)}
+        faults = {one.id: one.reason for one in kept.faults if call.sees_all and one.tenant == call.tenant}
+        behind = [one_id for one_id in sorted({*known, *faults}) if one_id > asked.after]
         page = behind[: asked.limit]
-        return ApiPage([found[one_id] for one_id in page], page[-1] if len(page) < len(behind) else None)
+        items: list[CeremonyItem] = []
+        for one_id in page:
+            # Others have their turn: the moments of some schedules are long looked for.
+            await asyncio.sleep(0)
+            one = known.get(one_id)
+            # One that was good before goes on as it was.
+            item = CeremonyItem(id=one_id, state="invalid", enabled=False) if one is None else _item(one, now)
+            items.append(replace(item, reason=faults.get(one_id, UNSET)))
+        return ApiPage(items, page[-1] if len(page) < len(behind) else None)
 
     @api_route("POST /ceremonies/create", Scope.WRITE)
     async def create(self, call: ApiCall, form: CeremonyForm) -> CeremonyItem:

@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.errors import InvalidParams, Unreachable
 from trunkline.fleet.call import ApiStruct
-from trunkline.fleet.ceremonies.schedule import SCHEDULE_LENGTH, Jitter, Misfire, Schedule
+from trunkline.fleet.ceremonies.schedule import SCHEDULE_LENGTH, Jitter, Misfire, Schedule, schedule_of
 from trunkline.net.egress import target
 from trunkline.wire.decode import invalid_params
 
@@ -118,7 +118,7 @@ class Ceremony(Struct, frozen=True, kw_only=True):
     @property
     def schedule(self) -> Schedule:
         """The planned moments of the ceremony."""
-        return Schedule(self.form.schedule, self.form.timezone)
+        return schedule_of(self.form.schedule, self.form.timezone)
 
     @property
     def jitter(self) -> Jitter:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Literal
 from zoneinfo import ZoneInfo
 
@@ -28,6 +28,8 @@ MISSED_MS = 24 * 3_600_000
 # How many missed moments are caught up with at most.
 CATCH_UP = 100
 SCHEDULE_LENGTH = 100
+# How many of the next moments are remembered: as many as anybody is shown.
+SOON = 5
 _DATE = re.compile(r"\d{4}-?\d{2}-?\d{2}T")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -46,6 +48,8 @@ class Schedule:
         self._zone = zone_named(timezone)
         self._text = text
         self.once: int | None = None
+        # The next moments after one: those of a day that comes once in decades are long looked for.
+        self._soon: tuple[int, tuple[int, ...]] = 0, ()
         if len(text) > SCHEDULE_LENGTH:
             raise InvalidParams(f"a schedule has at most {SCHEDULE_LENGTH} characters", field="schedule")
         if _DATE.match(text):
@@ -58,6 +62,15 @@ class Schedule:
         if self.once is not None:
             yield from [self.once] * (self.once > at)
             return
+        since, soon = self._soon
+        if not soon or not since <= at < soon[0]:
+            soon = tuple(islice(self._searched(at), SOON))
+            self._soon = at, soon
+        yield from soon
+        if len(soon) == SOON:
+            yield from self._searched(soon[-1])
+
+    def _searched(self, at: int) -> Iterator[int]:
         last = at
         for wall in self._cron(self._wall(at)):
             planned = _ms(self._instant(wall))
@@ -148,6 +161,16 @@ def planned_id(planned: int, *about: str) -> str:
     bits = (planned & (1 << 48) - 1) << 80 | 7 << 76 | (tail >> 68 & 0xFFF) << 64 | 2 << 62
     text = f"{bits | tail & (1 << 62) - 1:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+@lru_cache(maxsize=4096)
+def schedule_of(text: str, timezone: str) -> Schedule:
+    """The schedule of a text and a zone, with what it knows of its next moments.
+
+    Raises:
+        InvalidParams: see `Schedule`.
+    """
+    return Schedule(text, timezone)
 
 
 @lru_cache(maxsize=1000)
