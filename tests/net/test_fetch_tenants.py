@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from trunkline.errors import Unreachable
+from trunkline.net import fetch as engine
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import TenantFetchers
 
@@ -47,7 +48,6 @@ def test_connections_are_not_shared_over_rules_and_end_with_the_rule() -> None:
         async with receiver(seen) as url:
             for tenant in ("a", "b", "north", "north"):
                 assert (await fetchers.find(tenant).get(url)).status == 204
-            assert fetchers.find("a") is fetchers.find("b") is fetchers.shared
             # Those with the rule of everybody share connections; who has another one has its own.
             assert seen == [1, 1, 2, 2]
             with pytest.raises(Unreachable, match="not public"):
@@ -98,6 +98,36 @@ def test_the_connections_of_a_tenant_that_is_no_more_are_let_go_of_when_nothing_
                 await asyncio.sleep(0.01)
             # Whoever is called so later has another.
             assert fetchers.find("gone") is not first
+            await fetchers.close()
+
+    asyncio.run(scene())
+
+
+def test_a_tenant_whose_requests_hang_keeps_nobody_from_calling(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "IN_FLIGHT", 4)
+    monkeypatch.setattr(engine, "PER_TENANT", 3)
+
+    async def scene() -> None:
+        arrived: list[asyncio.StreamWriter] = []
+
+        async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            arrived.append(writer)
+            await reader.read()
+            writer.close()
+
+        fetchers = TenantFetchers(Egress(hosts=["127.0.0.1"]), timeout_s=30)
+        server = await asyncio.start_server(hang, "127.0.0.1", 0)
+        async with server, receiver([]) as url, asyncio.timeout(20):
+            silent = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            noisy = [asyncio.create_task(fetchers.find("noisy").get(silent)) for _ in range(9)]
+            while len(arrived) < 3:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            assert (await fetchers.find("quiet").get(url)).status == 204
+            assert (await fetchers.shared.get(url)).status == 204
+            assert len(arrived) == 3 and not any([one.done() for one in noisy])
+            for one in noisy:
+                one.cancel()
+            await asyncio.gather(*noisy, return_exceptions=True)
             await fetchers.close()
 
     asyncio.run(scene())

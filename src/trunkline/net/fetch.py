@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from copy import copy
 
 from msgspec import Struct
 
@@ -14,6 +15,7 @@ from trunkline.net.connection import SocketResponse, refuse_packed
 from trunkline.net.egress import Egress, HttpTarget, join, target
 from trunkline.net.http import Body, HttpRequest
 from trunkline.net.http_client import Dial, SocketHttpClient, dial, untrusted
+from trunkline.net.places import TenantPlaces
 
 TIMEOUT_S = 15.0
 POST_BYTES = 64 * 1024
@@ -21,9 +23,10 @@ GET_BYTES = 1 << 20
 HOPS = 3
 # How long the answer to a POST may go on after its status: that is what it was sent for.
 BODY_S = 2.0
-# Requests in flight at once, and connections to one origin: more than are delivered to it at once, as whoever
-# waits for one loses time to be answered in.
+# Requests in flight at once, in all and for one tenant, and connections to one origin: more than are
+# delivered to it at once, as whoever waits for one loses time to be answered in.
 IN_FLIGHT = 512
+PER_TENANT = 192
 ORIGIN_CONNECTIONS = 10
 _REDIRECTS = {301, 302, 303, 307, 308}
 _CREDENTIALS = {"authorization", "cookie", "proxy-authorization", "x-api-key"}
@@ -51,8 +54,15 @@ class Fetcher:
         self._egress = egress
         self._timeout_s = timeout_s
         self._client = SocketHttpClient(egress, tls=tls, connections=ORIGIN_CONNECTIONS, dial=dial)
-        self._in_flight = asyncio.Semaphore(IN_FLIGHT)
+        self._in_flight = TenantPlaces(IN_FLIGHT, PER_TENANT)
+        self._tenant = ""
         self._sending = 0
+
+    def of(self, tenant: str) -> Fetcher:
+        """The same over the same connections, in the places of a tenant."""
+        made = copy(self)
+        made._tenant = tenant
+        return made
 
     @property
     def busy(self) -> bool:
@@ -122,7 +132,7 @@ class Fetcher:
         """The response, and whether that was all of it."""
         self._sending += 1
         try:
-            async with self._in_flight:
+            async with self._in_flight.held(self._tenant):
                 response = await self._open(request)
                 try:
                     body, is_whole = await _read(response.body, limit, body_s)
@@ -166,7 +176,7 @@ class TenantFetchers:
         """The fetcher that obeys the rule of a tenant; each has one rule object, which may change."""
         egress = self.shared_egress(tenant)
         if egress is self._egress:
-            return self.shared
+            return self.shared.of(tenant)
         if tenant not in self._own:
             # Not the connections of others: what is open is not judged again.
             self._own[tenant] = Fetcher(egress, timeout_s=self._timeout_s)

@@ -110,6 +110,22 @@ def test_a_filter_that_never_ends_fails_and_the_others_go_on() -> None:
     using(FilterLimits(workers=2, deadline_s=120, stuck_s=0.5), work)
 
 
+def test_filters_of_one_tenant_that_never_end_keep_no_other_waiting() -> None:
+    async def work(filters: Filters) -> None:
+        # Whether each of them takes long is found out one after the other: so many would take a minute.
+        endless = [asyncio.create_task(filters.value("def f: f; f", n, "noisy")) for n in range(240)]
+        await asyncio.sleep(0)
+        async with asyncio.timeout(30):
+            assert [await filters.value(". | tojson", n, "quiet") for n in range(5)] == list("01234")
+            # One that takes long has its turn before the others of the noisy one.
+            assert await filters.value("last(range(300000))", None, "quiet") == 299999
+        for task in endless:
+            task.cancel()
+        await asyncio.gather(*endless, return_exceptions=True)
+
+    using(FilterLimits(workers=1, slow_workers=2, stuck_s=0.25, deadline_s=5, patience_s=600), work)
+
+
 def test_the_deadline_of_a_filter() -> None:
     async def work(filters: Filters) -> None:
         with pytest.raises(FilterFailed, match=r"longer than 0\.2 s"):

@@ -11,8 +11,8 @@ from trunkline.flow.definitions import Definitions, Loaded
 class FilterValues(Protocol):
     """Whoever evaluates filters."""
 
-    async def value(self, program: str, root: object) -> Any:
-        """The value of a filter: nothing gives null, several values give an array.
+    async def value(self, program: str, root: object, tenant: str = "") -> Any:
+        """The value of a filter, in the turn of a tenant: nothing gives null, several values give an array.
 
         Raises:
             FilterFailed: it does not compile, or fails.

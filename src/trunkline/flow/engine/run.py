@@ -145,7 +145,7 @@ class Run:
 
     async def _evaluate(self, lane: Lane, wanted: Evaluate) -> None:
         try:
-            value = await self._parts.value(wanted.program, wanted.root)
+            value = await self._parts.value(wanted.program, wanted.root, self._work.tenant)
         except FilterFailed as error:
             self.walk.refuse(lane, ValueError(str(error)))
         else:

@@ -19,8 +19,10 @@ class Filters:
         self._limits = limits or FilterLimits()
         self._pool = WorkerPool(self._limits)
 
-    async def value(self, program: str, root: object) -> object:
+    async def value(self, program: str, root: object, tenant: str = "") -> object:
         """What a filter makes of a value: its output; None where it has none, a list where it has several.
+
+        Filters of different tenants take turns.
 
         Raises:
             FilterFailed: it does not compile, fails, or takes too long or too much.
@@ -28,7 +30,7 @@ class Filters:
         found = self.quick(program, root)
         if not isinstance(found, UnsetType):
             return found
-        outputs = await self._outputs(b"=", program, _encoded(root, self._limits.root))
+        outputs = await self._outputs(b"=", program, _encoded(root, self._limits.root), tenant)
         return None if not outputs else outputs[0] if len(outputs) == 1 else outputs
 
     def quick(self, program: str, root: object) -> object | UnsetType:
@@ -50,10 +52,10 @@ class Filters:
         """End all workers. Whoever still waits for a value fails."""
         await self._pool.close()
 
-    async def _outputs(self, kind: bytes, program: str, root: bytes) -> list[object]:
+    async def _outputs(self, kind: bytes, program: str, root: bytes, tenant: str = "") -> list[object]:
         if len(program) > self._limits.program or "\0" in program:
             raise FilterFailed(f"a filter has at most {self._limits.program} characters, and no NUL")
-        kind, body = await self._pool.ask(kind, program.encode("utf-8", "replace"), root)
+        kind, body = await self._pool.ask(kind, program.encode("utf-8", "replace"), root, tenant)
         if kind != b"=":
             raise FilterFailed(body.decode("utf-8", "replace")[:_LONGEST])
         try:

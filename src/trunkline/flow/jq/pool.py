@@ -12,6 +12,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from trunkline.net.places import TenantPlaces
+
 _WORKER = Path(__file__).with_name("worker.py")
 # How long a process may take to come up on a machine that has other things to do.
 _START_S = 60
@@ -87,8 +89,8 @@ class _Worker:
 class WorkerPool:
     """Gives each request to a worker that is free, and takes it away where the request takes too long.
 
-    Requests that are soon answered have workers of their own: however many others never end, they wait for
-    those only until that is found out.
+    Requests that are soon answered have workers of their own: however many others of their tenant never end,
+    they wait for those only until that is found out, and for those of other tenants no longer than a turn.
     """
 
     def __init__(self, limits: FilterLimits) -> None:
@@ -96,17 +98,17 @@ class WorkerPool:
         self._idle: list[_Worker] = []
         self._busy: set[_Worker] = set()
         self._killed: list[_Worker] = []
-        self._quick = asyncio.Semaphore(limits.workers)
-        self._slow = asyncio.Semaphore(limits.slow_workers)
+        self._quick = TenantPlaces(limits.workers)
+        self._slow = TenantPlaces(limits.slow_workers)
 
-    async def ask(self, kind: bytes, program: bytes, root: bytes) -> Answer:
-        """The kind and the body of a worker's answer.
+    async def ask(self, kind: bytes, program: bytes, root: bytes, tenant: str = "") -> Answer:
+        """The kind and the body of a worker's answer; tenants take turns.
 
         Raises:
             FilterFailed: it took too long, or the worker died over it.
         """
         request = kind, program, root
-        async with self._quick:
+        async with self._quick.held(tenant):
             worker = await self._take()
             used = worker.done > 0
             asked = await self._asked(worker, request, self._limits.stuck_s)
@@ -118,17 +120,19 @@ class WorkerPool:
             if not used:
                 raise FilterFailed(_DIED)
             # It may have died of what filters before this one left behind: once more, with a fresh one.
-        elif self._slow.locked():
+        elif not self._slow.has_room(tenant):
             self._stop(worker, asked)
         else:
             begun = worker, asked
-        return await self._slowly(request, begun)
+        return await self._slowly(request, begun, tenant)
 
-    async def _slowly(self, request: Request, begun: tuple[_Worker, asyncio.Task[Answer]] | None) -> Answer:
+    async def _slowly(
+        self, request: Request, begun: tuple[_Worker, asyncio.Task[Answer]] | None, tenant: str
+    ) -> Answer:
         limits = self._limits
         try:
             async with asyncio.timeout(limits.patience_s):
-                await self._slow.acquire()
+                await self._slow.take(tenant)
         except TimeoutError:
             raise FilterFailed(
                 f"others that take long left no room for it in {limits.patience_s:g} s"
@@ -143,7 +147,7 @@ class WorkerPool:
             # One that yields to others is of no use to a quick request.
             answer = self._finish(worker, asked, keep=False)
         finally:
-            self._slow.release()
+            self._slow.leave(tenant)
         if answer is None:
             raise FilterFailed(_DIED)
         return answer
