@@ -50,13 +50,13 @@ def test_the_manifest_and_the_skill_that_uses_it(monkeypatch: Any) -> None:
     assert read_manifest(json.loads(MANIFEST)).servers.keys() == {"files", "search"}
     called: list[Any] = []
 
-    async def call_tool(self: Any, *said: Any) -> dict[str, Any]:
-        called.append(said)
+    async def call_tool(self: Any, *said: Any, tenant: str) -> dict[str, Any]:
+        called.append((*said, tenant))
         return {"text": "one two three"}
 
     monkeypatch.setattr(WatchedServers, "call_tool", call_tool)
     assert text_of(send(_agent(READER, "reader"), "a.txt")) == "3 words"
-    assert called == [("files", "read_file", {"path": "a.txt"}, 45.0)]
+    assert called == [("files", "read_file", {"path": "a.txt"}, 45.0, "default")]
 
 
 def test_the_commands(trunkline: Run) -> None:

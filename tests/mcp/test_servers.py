@@ -39,9 +39,11 @@ async def servers(**entries: Any) -> AsyncIterator[McpServers]:
         await opened.close()
 
 
-async def code_of(opened: McpServers, server: str, tool: str, arguments: Any, wait_s: float = WAIT_S) -> str:
+async def code_of(
+    opened: McpServers, server: str, tool: str, arguments: Any, wait_s: float = WAIT_S, tenant: str = ""
+) -> str:
     with pytest.raises(CallFailed) as failed:
-        await opened.call_tool(server, tool, arguments, wait_s)
+        await opened.call_tool(server, tool, arguments, wait_s, tenant=tenant)
     return failed.value.code
 
 
@@ -68,6 +70,31 @@ def test_a_server_of_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
             assert await code_of(opened, "small", "end", {}) == "MCP_CONNECTION_CLOSED"
             again = await opened.call_tool("small", "add", {"a": 1, "b": 2}, WAIT_S)
             assert (again["calls"], again["pid"] != first["pid"]) == (1, True)
+
+    run(main())
+
+
+@pytest.mark.slow
+def test_a_tenant_whose_calls_take_long_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "CALLS_LIMIT", 3)
+    monkeypatch.setattr(engine, "CALLS_OF_TENANT", 2)
+
+    async def main() -> None:
+        async with servers(small=SMALL) as opened:
+            await opened.call_tool("small", "add", {"a": 1, "b": 2}, WAIT_S)
+            noisy = [
+                asyncio.create_task(opened.call_tool("small", "sleep", {"seconds": 600}, 600, tenant="noisy"))
+                for _ in range(6)
+            ]
+            await asyncio.sleep(0)
+            found = await opened.call_tool("small", "add", {"a": 1, "b": 2}, WAIT_S, tenant="quiet")
+            assert found["sum"] == 3 and await opened.list_tools("small", WAIT_S, tenant="quiet")
+            assert (
+                await code_of(opened, "small", "add", {"a": 1, "b": 2}, 0.2, tenant="noisy") == engine.TIMEOUT
+            )
+            for one in noisy:
+                one.cancel()
+            await asyncio.gather(*noisy, return_exceptions=True)
 
     run(main())
 

@@ -118,4 +118,6 @@ class McpTools(Struct, frozen=True):
     async def _called(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
         if self.caller is None:
             raise CallFailed("there is no file of MCP servers here", code="MCP_SERVER_NOT_CONFIGURED")
-        return await self.caller.call_tool(self.server, tool, arguments, self.timeout)
+        return await self.caller.call_tool(
+            self.server, tool, arguments, self.timeout, tenant=self.turn.tenant
+        )

@@ -17,6 +17,7 @@ import msgspec
 
 from trunkline.errors import CallFailed
 from trunkline.mcp.manifest import McpManifest, McpServerEntry, allowed_commands, is_allowed
+from trunkline.net.places import TenantPlaces
 
 if TYPE_CHECKING:
     from trunkline.mcp.session import McpSession
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("trunkline.mcp")
 DEFAULT_TIMEOUT_S = 45.0
 RESULT_LIMIT = 4 << 20
-# Of one server at a time; whoever comes then waits, and its own timeout counts on.
-CALLS_LIMIT = 32
+# Of one server at a time, in all and for one tenant; whoever comes then waits, and its own timeout counts on.
+CALLS_LIMIT, CALLS_OF_TENANT = 32, 24
 # How long a server that let a call run out may take to say that it is there.
 ALIVE_S = 10.0
 
@@ -53,7 +54,13 @@ class McpServers:
         return self._manifest
 
     async def call_tool(
-        self, server: str, tool: str, arguments: Mapping[str, Any], timeout_s: float = DEFAULT_TIMEOUT_S
+        self,
+        server: str,
+        tool: str,
+        arguments: Mapping[str, Any],
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        *,
+        tenant: str = "",
     ) -> dict[str, Any]:
         """The result of a tool: its structured content, else its text as `text`, else its `content`.
 
@@ -63,7 +70,7 @@ class McpServers:
         entry = self._entry(server, tool, arguments)
         place = self._place(server)
         try:
-            async with asyncio.timeout(timeout_s), place.entered():
+            async with asyncio.timeout(timeout_s), place.entered(tenant):
                 session = await place.session(entry, self._manifest.folder)
                 found = await session.call(tool, dict(arguments))
         except TimeoutError:
@@ -73,7 +80,9 @@ class McpServers:
             ) from None
         return _result(found, f"{tool} of {server}")
 
-    async def list_tools(self, server: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[dict[str, Any]]:
+    async def list_tools(
+        self, server: str, timeout_s: float = DEFAULT_TIMEOUT_S, *, tenant: str = ""
+    ) -> list[dict[str, Any]]:
         """The tools of a server, as MCP describes them; without a name the servers.
 
         Raises:
@@ -84,7 +93,7 @@ class McpServers:
         entry = self._entry(server, "list", {})
         place = self._place(server)
         try:
-            async with asyncio.timeout(timeout_s), place.entered():
+            async with asyncio.timeout(timeout_s), place.entered(tenant):
                 return await (await place.session(entry, self._manifest.folder)).tools()
         except TimeoutError:
             place.look_after()
@@ -130,16 +139,16 @@ class _ServerSession:
 
     def __init__(self, server: str) -> None:
         self._server = server
-        self._calls = asyncio.Semaphore(CALLS_LIMIT)
+        self._calls = TenantPlaces(CALLS_LIMIT, CALLS_OF_TENANT)
         self._busy = 0
         self._opening = asyncio.Lock()
         self._session: McpSession | None = None
         self._looking: asyncio.Task[None] | None = None
 
     @asynccontextmanager
-    async def entered(self) -> AsyncGenerator[None]:
+    async def entered(self, tenant: str) -> AsyncGenerator[None]:
         """Hold a place among the calls that the server has at a time."""
-        async with self._calls:
+        async with self._calls.held(tenant):
             if self._looking is not None:
                 # Nothing is sent to a server that may be about to be ended.
                 await asyncio.wait([self._looking])

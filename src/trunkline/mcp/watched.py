@@ -32,22 +32,22 @@ class WatchedServers:
             load_manifest(self._file)
 
     async def call_tool(
-        self, server: str, tool: str, arguments: Mapping[str, Any], timeout_s: float
+        self, server: str, tool: str, arguments: Mapping[str, Any], timeout_s: float, *, tenant: str = ""
     ) -> dict[str, Any]:
         """The result of a tool; see `McpServers.call_tool`.
 
         Raises:
             CallFailed: it gave nothing; `code` says why.
         """
-        return await self._usable().call_tool(server, tool, arguments, timeout_s)
+        return await self._usable().call_tool(server, tool, arguments, timeout_s, tenant=tenant)
 
-    async def list_tools(self, server: str, timeout_s: float) -> list[dict[str, Any]]:
+    async def list_tools(self, server: str, timeout_s: float, *, tenant: str = "") -> list[dict[str, Any]]:
         """The tools of a server; see `McpServers.list_tools`.
 
         Raises:
             CallFailed: it does not tell; `code` says why.
         """
-        return await self._usable().list_tools(server, timeout_s)
+        return await self._usable().list_tools(server, timeout_s, tenant=tenant)
 
     def _usable(self) -> McpServers:
         """The servers of the file as it is, or of the last that could be read."""

@@ -114,9 +114,9 @@ class ToolCaller(Protocol):
     """Calls tools of the MCP servers that the operator allows."""
 
     async def call_tool(
-        self, server: str, tool: str, arguments: Mapping[str, Any], timeout_s: float
+        self, server: str, tool: str, arguments: Mapping[str, Any], timeout_s: float, *, tenant: str = ""
     ) -> dict[str, Any]:
-        """The result of a tool.
+        """The result of a tool, for a tenant.
 
         Raises:
             CallFailed: it gave nothing.

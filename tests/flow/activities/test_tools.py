@@ -16,7 +16,7 @@ class Servers:
         self.asked: list[tuple[Any, ...]] = []
 
     async def call_tool(
-        self, server: str, tool: str, arguments: dict[str, Any], timeout_s: float
+        self, server: str, tool: str, arguments: dict[str, Any], timeout_s: float, *, tenant: str = ""
     ) -> dict[str, Any]:
         self.asked.append((server, tool, arguments, timeout_s))
         if self.failure is not None:

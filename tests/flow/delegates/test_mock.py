@@ -21,7 +21,7 @@ class Tool:
 
 class Servers:
     async def call_tool(
-        self, server: str, tool: str, arguments: dict[str, Any], timeout_s: float
+        self, server: str, tool: str, arguments: dict[str, Any], timeout_s: float, *, tenant: str = ""
     ) -> dict[str, Any]:
         if server == "none":
             raise CallFailed("no such server", code="MCP_SERVER_NOT_CONFIGURED")

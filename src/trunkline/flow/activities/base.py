@@ -43,6 +43,7 @@ class DelegateOrder(Struct, frozen=True):
     correlation: str
     timeout_ms: int | None = None
     attempt: int = 1
+    tenant: str = ""
 
 
 class ActivityExecutor(Protocol):

@@ -30,7 +30,9 @@ class ToolExecutor:
         arguments = cast("dict[str, Any]", given or {})
         timeout_s = seconds(activity.timeout_ms, LONGEST_S)
         try:
-            output = await self._servers.call_tool(server.strip(), tool.strip(), arguments, timeout_s)
+            output = await self._servers.call_tool(
+                server.strip(), tool.strip(), arguments, timeout_s, tenant=activity.tenant
+            )
         except CallFailed as error:
             return failed(error.code or "MCP_CLIENT_ERROR", f"{node.id}: {error}")
         return Outcome(ok=True, output=output)

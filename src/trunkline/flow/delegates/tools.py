@@ -45,7 +45,9 @@ class ToolDelegates:
             return failed("DELEGATE_AGENT_NOT_FOUND", text)
         timeout_s = seconds(order.timeout_ms, LONGEST_S)
         try:
-            output = await self._servers.call_tool(found.server, found.tool, order.input, timeout_s)
+            output = await self._servers.call_tool(
+                found.server, found.tool, order.input, timeout_s, tenant=order.tenant
+            )
         except CallFailed as error:
             missing = error.code == "MCP_SERVER_NOT_CONFIGURED"
             code = "DELEGATE_AGENT_NOT_FOUND" if missing else "DELEGATE_PROTOCOL_ERROR"

@@ -212,6 +212,7 @@ class Run:
                 effect.correlation,
                 node.timeout_ms,
                 effect.attempt,
+                self._work.tenant,
             )
             await self._begin(lane, self._plain_call(order))
             return

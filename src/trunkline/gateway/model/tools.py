@@ -48,12 +48,12 @@ class McpServerTools(Protocol):
     """The tools of the operator's MCP servers."""
 
     async def call_tool(
-        self, server: str, tool: str, arguments: dict[str, Any], timeout_s: float
+        self, server: str, tool: str, arguments: dict[str, Any], timeout_s: float, *, tenant: str = ""
     ) -> dict[str, Any]:
         """The result of calling a tool of an MCP server."""
         ...
 
-    async def list_tools(self, server: str, timeout_s: float) -> list[dict[str, Any]]:
+    async def list_tools(self, server: str, timeout_s: float, *, tenant: str = "") -> list[dict[str, Any]]:
         """The tools of a server as MCP describes them; without a name the servers that there are."""
         ...
 
@@ -316,8 +316,8 @@ async def _todo(use: ToolUse, form: TodoForm) -> str:
 
 async def _mcp(use: ToolUse, form: McpForm) -> str | ToolResult:
     if not form.tool:
-        return _encode(await use.parts.mcp.list_tools(form.server, MCP_S)).decode()
-    given = await use.parts.mcp.call_tool(form.server, form.tool, form.arguments, MCP_S)
+        return _encode(await use.parts.mcp.list_tools(form.server, MCP_S, tenant=use.tenant)).decode()
+    given = await use.parts.mcp.call_tool(form.server, form.tool, form.arguments, MCP_S, tenant=use.tenant)
     only_text = given.get("text") if len(given) == 1 else None
     if isinstance(only_text, str):
         return only_text
