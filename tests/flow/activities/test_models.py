@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import asyncio
+import json
+import socket
+import threading
 from typing import Any
 
 import pytest
@@ -94,6 +98,31 @@ async def test_nothing_is_sent_where_something_is_missing(activity: Activity, ke
     client = WrittenClient(said("x"))
     assert (await executor(client, key=key).execute(activity)).code == code
     assert client.asked == []
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '{"$schema": "http://127.0.0.1:PORT/meta"}',
+        # Draft 7 knows this keyword, and the one of workflows does not.
+        '{"$schema": "http://json-schema.org/draft-07/schema#", "additionalItems": {"$ref": "http://127.0.0.1:PORT/x"}}',
+        '{"properties": {"intent": {"$ref": "http://127.0.0.1:PORT/x"}}}',
+    ],
+)
+async def test_what_a_schema_points_to_is_not_fetched(written: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as elsewhere:
+        elsewhere.setblocking(False)
+        schema = json.loads(written.replace("PORT", str(elsewhere.getsockname()[1])))
+        # In a thread: what is dialled there would wait for an answer.
+        asked = executor(WrittenClient(said("{}"), said("{}"))).execute(
+            call(prompt="Hi", output_schema=schema)
+        )
+        asking = threading.Thread(target=lambda: asyncio.run(asked), daemon=True)
+        asking.start()
+        while asking.is_alive():
+            with pytest.raises(BlockingIOError):
+                elsewhere.accept()
+            asking.join(0.05)
 
 
 async def test_a_model_must_be_named_somewhere() -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-import jsonschema_rs
 import msgspec
 from msgspec import Struct
 
 from trunkline.auth.references import KeyReference, Secrets
 from trunkline.client.http_transport import JSON, HttpAnswer, answered
 from trunkline.client.transport import Call
-from trunkline.errors import Unreachable
+from trunkline.errors import FlowInvalid, Unreachable
 from trunkline.flow.activities.base import Activity, Outcome, failed
+from trunkline.flow.definition.checks import SchemaCheck
 from trunkline.net.egress import shown
 from trunkline.net.http import HttpClient, HttpRequest
 from trunkline.net.redacted import HIDDEN
@@ -68,11 +68,9 @@ class ModelExecutor:
             )
         schema: Any = node.config.get("output_schema")
         try:
-            check = None if schema is None else jsonschema_rs.validator_for(schema)
-        except (ValueError, jsonschema_rs.ReferencingError) as error:
-            return failed(
-                "LLM_CONFIG_INVALID", f"{node.id}: output_schema is no JSON Schema: {error}"[:_EXCERPT]
-            )
+            check = None if schema is None else SchemaCheck(schema, "/output_schema")
+        except FlowInvalid as error:
+            return failed("LLM_CONFIG_INVALID", f"{node.id}: {error}"[:_EXCERPT])
         key = self._secrets.key(self._endpoint.key)
         if key is None:
             return failed("LLM_CREDENTIALS_MISSING", f"{node.id}: the key of the model's endpoint is not set")
@@ -175,11 +173,9 @@ def _object(text: str) -> dict[str, Any] | None:
     return cast("dict[str, Any]", found) if isinstance(found, dict) else None
 
 
-def _fault(check: Any, text: str) -> str:
+def _fault(check: SchemaCheck, text: str) -> str:
     found = _object(text)
     if found is None:
         return "The answer is not one JSON object."
-    for error in check.iter_errors(found):
-        place = "/".join([str(one) for one in error.instance_path])
-        return f"The answer does not fit its schema at /{place}: {str(error.message)[:_EXCERPT]}."
-    return ""
+    wrong = check.wrong(found)
+    return "" if wrong is None else f"The answer does not fit its schema at {wrong}."
