@@ -44,7 +44,10 @@ def test_states() -> None:
         ("a", "discovering"), ("broken", "invalid"), ("off", "disabled"),
     ]  # fmt: skip
     key = (OF_FILES, "a")
+    assert not made.is_settled
     made.fail(key, "nobody is there")
+    # Heard of, if not well; the others never will be.
+    assert made.is_settled
     found = made.find("default", "a")
     assert found is not None and (found.state, found.reason) == ("unreachable", "nobody is there")
     made.learn(key, CardFacts(at=5, streaming=True, push=True, versions=("1.0",)))

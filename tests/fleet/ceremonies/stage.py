@@ -49,6 +49,7 @@ class Stage:
         self.tasks = Tasks(store)
         self.ceremonies = {one.key: one for one in ceremonies}
         self.agents = ["writer", "reader"]
+        self.is_settled = True
         self.steps = 0
         self.dies_at = -1
         self.told: list[CeremonyReport] = []
@@ -61,6 +62,8 @@ class Stage:
             stop_task=self.step(self.stop_task),
             agents_of=lambda tenant, skill: self.agents,
             tell=self._tell,
+            knows=lambda tenant, agent: agent in self.agents,
+            is_settled=lambda: self.is_settled,
         )
 
     def step(self, call: Callable[..., Any]) -> Callable[..., Any]:

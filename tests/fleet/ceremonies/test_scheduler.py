@@ -389,3 +389,69 @@ def test_two_replicas_fire_once(replicas: Replicas) -> None:
         assert sorted(opened) == sorted(planned_task(n) for n in (1, 2, 3, 4))
 
     replicas.run(work, 2)
+
+
+@pytest.mark.parametrize("targets", [("writer",), ("all",)], ids=["by name", "all"])
+def test_a_run_is_left_to_the_hub_that_has_the_agent(
+    targets: tuple[str, ...], postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replicas = Replicas(postgres_url)
+    one = ceremony(overlap="allow", targets=targets)
+
+    async def work(*stores: Store) -> None:
+        hours = Hours(replicas, stores[0])
+        far, near = Stage(stores[0], one), Stage(stores[1], one)
+        far.agents, near.agents = [], ["writer"]
+        await hours.pass_to(1000, far, near)
+        await hours.pass_to(MINUTE, far, near)
+        wanted = {planned_task(1, targets=targets)}
+        assert set(await near.opened()) == wanted
+
+        async def broken(*_: Any) -> None:
+            raise StoreError("no")
+
+        # Written down there, and not opened yet.
+        with monkeypatch.context() as patched:
+            patched.setattr(near.scheduler, "open_run", broken)
+            await hours.pass_to(2 * MINUTE, far, near, far)
+        assert set(await near.opened()) == wanted
+        await hours.pass_to(2 * MINUTE + module.RETRY_MS, far, near)
+        wanted.add(planned_task(2, targets=targets))
+        assert set(await near.opened()) == wanted
+        # Whom nobody has is refused, and that is seen.
+        near.agents = []
+        await hours.pass_to(3 * MINUTE + module.LEFT_MS - 1, far, near)
+        assert set(await near.opened()) == wanted
+        await hours.pass_to(3 * MINUTE + module.LEFT_MS + module.LOOK_MS, far, near)
+        assert len(await near.opened()) == 3
+
+    replicas.run(work, 2)
+
+
+def test_nothing_is_begun_while_agents_have_not_been_heard_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TICK_S", 0.001)
+
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1000, stage)
+        await hours.pass_to(MINUTE)
+        asked = asyncio.Event()
+
+        def is_settled() -> bool:
+            asked.set()
+            return stage.is_settled
+
+        stage.is_settled = False
+        monkeypatch.setattr(stage.scheduler, "_is_settled", is_settled)
+        running = asyncio.create_task(stage.scheduler.run())
+        for _ in range(3):
+            asked.clear()
+            await asked.wait()
+        assert await stage.opened() == {}
+        stage.is_settled = True
+        while not await stage.opened():  # noqa: ASYNC110 - the store tells nobody
+            await asyncio.sleep(0)
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+    alone(work, ceremony())

@@ -140,6 +140,12 @@ class Catalogue:
         """Whether an agent has shown a card, and nothing has failed since."""
         return key in self._facts and key not in self._failures
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether no agent is still to show its card, or to fail to."""
+        heard = self._facts.keys() | self._failures.keys()
+        return all([key in heard or one.fault or not one.enabled for key, one in self._entries.items()])
+
     # Outcomes.
 
     @property

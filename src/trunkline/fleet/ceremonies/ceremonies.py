@@ -35,6 +35,8 @@ class Ceremonies:
         variable: Callable[[str], str | None],
         folder: Path | None = None,
         rests: Callable[[str], bool] = lambda tenant: False,
+        knows: Callable[[str, str], bool] = lambda tenant, agent: True,
+        is_settled: Callable[[], bool] = lambda: True,
     ) -> None:
         self._store = store
         reports = RunReports(guarded, own, variable)
@@ -48,6 +50,8 @@ class Ceremonies:
             charge=charge,
             tell=reports.tell,
             rests=rests,
+            knows=knows,
+            is_settled=is_settled,
         )
         self._files = None if folder is None else CeremonyFiles(folder, self.ceremony_store.take_files)
         self.api = CeremonyApi(self.ceremony_store, self.scheduler, store.clock, guarded)

@@ -54,18 +54,17 @@ def ceremonies_of(
         if feed is not None:
             await runner.cancel(feed, by)
 
-    def agents_of(tenant: str, skill: str) -> list[str]:
-        return [*fan_out((ALL,), skill, fleet.with_skill(tenant, skill))]
-
     return Ceremonies(
         runner.tasks.store,
         open_task=open_task,
         stop_task=stop_task,
-        agents_of=agents_of,
+        agents_of=lambda tenant, skill: [*fan_out((ALL,), skill, fleet.with_skill(tenant, skill))],
         charge=charge,
         guarded=guarded,
         own=own,
         variable=variable,
         folder=folder,
         rests=rests,
+        knows=lambda tenant, agent: fleet.find(tenant, agent, "") is not None,
+        is_settled=lambda: fleet.is_settled,
     )

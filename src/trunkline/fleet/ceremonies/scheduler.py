@@ -47,6 +47,9 @@ RETRY_MS = 5000
 # Every ceremony is looked at this often: another replica may have begun something and died.
 REST_MS = 60_000
 REPORT_ATTEMPTS = 5
+# How long what is due is left to other hubs where nobody whom it concerns is known here, and how long after a
+# start agents may take to show what they can.
+LEFT_MS, SETTLE_S = 10_000, 10.0
 # Turns of one tenant.
 _AT_ONCE = 16
 
@@ -97,8 +100,13 @@ class Scheduler:
         charge: Charge | None = None,
         tell: Tell | None = None,
         rests: Callable[[str], bool] = lambda tenant: False,
+        knows: Callable[[str, str], bool] = lambda tenant, agent: True,
+        is_settled: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Take the ceremonies and what is done with them; those of a tenant that `rests` are let be."""
+        """Take the ceremonies and what is done with them; those of a tenant that `rests` are let be.
+
+        `knows` says whether a tenant has an agent here, `is_settled` whether all have been heard of.
+        """
         self._store = store
         self._ceremonies = ceremonies
         self._open_task = open_task
@@ -107,12 +115,18 @@ class Scheduler:
         self._charge = charge
         self._tell = tell
         self._rests = rests
+        self._knows = knows
+        self._is_settled = is_settled
         self.journals = Journals(store.docs)
         self._next: dict[tuple[str, str], int] = {}
 
     async def run(self) -> None:
         """Have everything done when it is due, until cancelled: what one tenant has due delays no other."""
         working: dict[str, asyncio.Task[None]] = {}
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_S):
+                while not self._is_settled():  # noqa: ASYNC110 - cards come by themselves
+                    await asyncio.sleep(TICK_S)
         async with asyncio.TaskGroup() as group:
             while True:
                 try:
@@ -177,22 +191,30 @@ class Scheduler:
         before = progress_of(await self.journals.read(one.tenant, subject(one.id)))
         heads = {run.id: await self.heads(one, run) for run in before.open if run.opened}
         targets = self.targets(one)
+        is_here = any([self._knows(one.tenant, name) for name in targets])
 
         def revise(journal: Journal) -> Journal | None:
             known = progress_of(journal)
-            ended, rows = _without_ended(one, known, heads, now, tells=self._tell is not None)
-            planned, further = plan(one, ended, now, targets, opened_in(journal))
+            planned, rows = _without_ended(one, known, heads, now, tells=self._tell is not None)
+            further: list[JournalRow] = []
+            if is_here or not self._is_left(one, next(one.schedule.after(known.cursor), 0), now):
+                planned, further = plan(one, planned, now, targets, opened_in(journal))
             return None if planned == known else journal_with(journal, planned, [*rows, *further])
 
         progress = progress_of(await self.journals.change(one.tenant, subject(one.id), revise))
         for run in to_open(one, progress):
-            progress = await self.open_run(one, run, now)
+            if is_here or not self._is_left(one, run.planned, now):
+                progress = await self.open_run(one, run, now)
         for run in to_stop(one, progress, now):
             progress = await self._stop_run(one, run, now)
         for report in progress.reports:
             if self._tell is not None and report.due <= now:
                 progress = await self._report(one, report, now)
         return progress
+
+    def _is_left(self, one: Ceremony, planned: int, now: int) -> bool:
+        """Whether a run that concerns nobody here is left to hubs with other agents."""
+        return self._store.shared and now < planned + one.jitter.delay(planned) + LEFT_MS
 
     async def charge(self, one: Ceremony, count: int) -> None:
         """Let in a run that somebody asks for, before it is written down.

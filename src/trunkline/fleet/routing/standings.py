@@ -47,6 +47,11 @@ class CatalogueFleet:
         """Whether no agent has failed of late, so that no breaker counts."""
         return self._catalogue.is_sound
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether every agent has been heard of, or failed to be."""
+        return self._catalogue.is_settled
+
     def tell_try(self, tenant: str, name: str) -> None:
         """Work has gone to an agent: while its breaker is half open it is the only one for a while."""
         self._catalogue.take_try(tenant, name)
