@@ -83,7 +83,10 @@ def agent() -> Agent:
                 await turn.flush()
             await turn.artifact(text="three")
             return None
-        if word == "ask":
+        if word == "consider":
+            await turn.write("There are two.")
+            await turn.flush()
+        if word in ("ask", "consider"):
             return f"heard {await turn.ask('Which one?')}"
         if word == "login":
             return f"heard {(await turn.need_auth('Log in at https://login.example')).text}"

@@ -77,7 +77,7 @@ class TaskDetail(TaskItem, frozen=True, kw_only=True):
 def task_item(state: State, origin: str) -> TaskItem:
     """A task in a list; one that names no agent is that of the agent at the origin."""
     answer = Result(task=state.task(0))
-    text, error = answer.text, ""
+    text, error = answer_text(state, answer), ""
     if state.state in _FAILED:
         error = text_of(state.status_message)
         text = "" if text == error else text
@@ -94,6 +94,12 @@ def task_item(state: State, origin: str) -> TaskItem:
         created_at=timestamp(state.created_at),
         updated_at=timestamp(state.status_at),
     )
+
+
+def answer_text(state: State, answer: Result) -> str:
+    """What a task has answered so far, and after that what it asks."""
+    text, said = answer.text, text_of(state.status_message)
+    return f"{text}\n{said}" if state.interrupted and said not in ("", text) else text
 
 
 def child_item(head: Head, origin: str) -> ChildItem:

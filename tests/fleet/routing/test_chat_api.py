@@ -36,6 +36,16 @@ def test_hb21_a_conversation_goes_on_by_context_and_by_task_until_it_is_done() -
     hub(work)
 
 
+def test_what_is_asked_is_told_after_what_was_written_before() -> None:
+    async def work(at: Hub) -> None:
+        _, asked = await at.post("a2a/chat", {"agent": "desk", "message": "consider"})
+        assert (asked["taskState"], asked["response"]) == ("input-required", "There are two.\nWhich one?")
+        _, dispatched = await at.post("dispatch", {"agent": "desk", "message": "consider", "wait": 30})
+        assert dispatched["tasks"][0]["text"] == "There are two.\nWhich one?"
+
+    hub(work)
+
+
 def test_hb21_what_takes_longer_is_pending_and_polled() -> None:
     async def work(at: Hub) -> None:
         status, held = await at.post("a2a/chat", {"agent": "desk", "message": "hold"})

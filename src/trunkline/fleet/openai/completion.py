@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from trunkline.client.result import Result, text_of
 from trunkline.errors import InvalidParams
 from trunkline.fleet.routing.dispatch_api import Name, Short
+from trunkline.fleet.views import answer_text
 from trunkline.log.fold import State
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import Metadata
@@ -155,15 +156,11 @@ def said_in(form: CompletionForm) -> str:
 def completion_of(state: State, model: str) -> Completion:
     """The answer of a task that has come to rest."""
     result = Result(task=state.task(0))
-    text, asked = result.text, ending_text(state)
-    if state.interrupted and text != asked:
-        # What it asks comes after what it has written so far.
-        text = f"{text}\n{asked}"
     return Completion(
         id=completion_id(state),
         created=state.created_at // 1000,
         model=model,
-        choices=(CompletionChoice(AnswerMessage(text)),),
+        choices=(CompletionChoice(AnswerMessage(answer_text(state, result))),),
         metadata=metadata_of(state),
         usage=usage_of(result.usage),
     )
