@@ -6,7 +6,9 @@ import pytest
 
 from trunkline.log.events import Status
 from trunkline.peer.entry_executor import is_success
-from trunkline.wire.types import TaskState
+from trunkline.peer.failure import UNANSWERED
+from trunkline.peer.remote import REASON_KEY
+from trunkline.wire.types import Message, TaskState
 
 
 @pytest.mark.parametrize(
@@ -21,3 +23,9 @@ from trunkline.wire.types import TaskState
 )
 def test_ends(state: TaskState, wanted: bool | None) -> None:
     assert is_success(Status(state)) is wanted
+
+
+@pytest.mark.parametrize(("reason", "wanted"), [(UNANSWERED, None), ("silent", False)])
+def test_that_nobody_answers_speaks_against_no_agent(reason: str, wanted: bool | None) -> None:
+    said = Message("m", metadata={REASON_KEY: reason})
+    assert is_success(Status(TaskState.FAILED, said)) is wanted

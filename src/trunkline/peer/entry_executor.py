@@ -16,8 +16,8 @@ from trunkline.log.events import Status, Stepped, Submitted
 from trunkline.net.egress import shown
 from trunkline.peer.callbacks import Following
 from trunkline.peer.clients import PeerClients
-from trunkline.peer.failure import UNCALLABLE, UNLISTED
-from trunkline.peer.remote import Peer, PeerLogin, Target, spoken
+from trunkline.peer.failure import UNANSWERED, UNCALLABLE, UNLISTED
+from trunkline.peer.remote import REASON_KEY, Peer, PeerLogin, Target, spoken
 from trunkline.peer.remote_run import RemoteRun
 from trunkline.peer.steps import SENT
 from trunkline.run.executor import OnCrash, Verdict, Work
@@ -162,7 +162,11 @@ class EntryExecutor:
 
 def is_success(verdict: Verdict) -> bool | None:
     """Whether an end speaks for an agent or against it; None where it says nothing of it."""
-    return _SUCCESS.get(verdict.state) if isinstance(verdict, Status) else True
+    if not isinstance(verdict, Status):
+        return True
+    said = None if verdict.message is None else verdict.message.metadata
+    # That nobody answers what it asks is no failure of the agent.
+    return None if (said or {}).get(REASON_KEY) == UNANSWERED else _SUCCESS.get(verdict.state)
 
 
 def _chosen(recorded: RecordedPeer | None, listed: Peer | None) -> Peer | None:
