@@ -6,10 +6,17 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
-from jsonschema_rs import Draft202012Validator, FancyRegexOptions, ReferencingError, ValidationError
+from jsonschema_rs import (
+    Draft202012Validator,
+    FancyRegexOptions,
+    ReferencingError,
+    RegexOptions,
+    ValidationError,
+)
 
 from trunkline.errors import FlowInvalid
 from trunkline.flow.definition.diagnostics import broken, pointer
+from trunkline.flow.definition.schema_cost import SchemaCost
 
 # What a pattern may try on one text before it is given up.
 _BACKTRACKS = 100_000
@@ -36,6 +43,7 @@ class SchemaCheck:
             self._validator = Draft202012Validator(
                 schema, retriever=_refuse, pattern_options=FancyRegexOptions(backtrack_limit=_BACKTRACKS)
             )
+            self._cost = SchemaCost(schema, is_quick=_is_quick(schema))
         except (ValidationError, ReferencingError, ValueError) as error:
             reason = error.message if isinstance(error, ValidationError) else str(error)
             found = broken(place.split("/")[1:], "schema", "compiles", f"this is no JSON Schema: {reason}")
@@ -43,6 +51,8 @@ class SchemaCheck:
 
     def wrong(self, value: object) -> str | None:
         """What is wrong with a value, in words; None where it fits."""
+        if not self._cost.allows(value):
+            return "/: it takes too long to check against its schema"
         if self._validator.is_valid(value):
             return None
         first = next(iter(self._validator.iter_errors(value)))
@@ -64,6 +74,15 @@ def _plain(member: Any) -> Any:
     if not isinstance(member, dict):
         return member
     return {key: value for key, value in cast("dict[str, Any]", member).items() if key != "reducer"}
+
+
+def _is_quick(schema: dict[str, Any]) -> bool:
+    """Whether none of the patterns of a schema, which compiles, looks back or ahead."""
+    try:
+        Draft202012Validator(schema, retriever=_refuse, pattern_options=RegexOptions())
+    except (ValidationError, ValueError):
+        return False
+    return True
 
 
 def _refuse(uri: str) -> Any:
