@@ -197,6 +197,15 @@ def test_two_replicas_close_a_tenant_together_and_count_its_requests_together(
         order = {"agent": "local", "message": "go"}
         statuses = [await said(hub, "POST", "/api/dispatch", key, **order) for hub in (near, near, near)]
         assert all([isinstance(one, dict) for one in statuses])
+        # What the database cannot even be asked for is nobody's, and no fault of the store.
+        wrong = [
+            ("PATCH", "/admin/tenants/acme%00", {"disabled": True}, 404),
+            ("DELETE", "/admin/tenants/acme%00", {}, 404),
+            ("GET", "/v1/executions?tenant=acme%00", {}, 400),
+            ("GET", "/api/tasks?tenant=acme%00", {}, 400),
+        ]
+        for verb, path, body, status in wrong:
+            assert await said(near, verb, path, OPERATOR, **body) == status, path
         # The other one has let nobody in, and yet there is no place.
         shown = await said(far, "GET", "/admin/tenants/acme", OPERATOR)
         assert shown["quota"] == {"requests_per_minute": 3}

@@ -8,7 +8,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from trunkline.errors import Forbidden, Misuse
+from trunkline.errors import Forbidden, InvalidParams, Misuse
 
 DEFAULT_TENANT = "default"
 _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -79,10 +79,14 @@ def tenant_of(principal: Principal, asked: str) -> str:
 
     Raises:
         Forbidden: it is another one's, and the caller no operator.
+        InvalidParams: it cannot be any.
     """
     if asked in ("", principal.tenant):
         return principal.tenant
     if Scope.OPERATOR in principal.scopes:
+        if not asked.isprintable():
+            # PostgreSQL cannot even be asked for a text with a NUL in it.
+            raise InvalidParams("tenant holds printable characters only", field="tenant")
         return asked
     raise Forbidden("this concerns another tenant; it needs a key with the scope operator")
 

@@ -201,6 +201,9 @@ class TenantApi:
     async def _changed(
         self, call: ApiCall, tenant_id: str, change: Callable[[Tenant], Tenant], action: str
     ) -> Tenant:
+        if not tenant_id.isprintable():
+            # PostgreSQL cannot even be asked for it.
+            raise _unknown(tenant_id)
         by = call.principal.name
         after = await self._book.change(
             tenant_id,
