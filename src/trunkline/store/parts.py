@@ -264,6 +264,11 @@ class Docs(StorePart, ABC):
         rows = await self._database.rows("list_docs", tenant, kind=kind, after=after, limit=limit)
         return [Doc(*row) for row in rows]
 
+    async def size(self, tenant: str, kind: str) -> int:
+        """How many bytes the documents of a kind have together."""
+        ((found,),) = await self._database.rows("docs_size", tenant, kind=kind)
+        return int(found)
+
     async def list_all(
         self, kind: str, after: tuple[str, str] = ("", ""), limit: int = 1000
     ) -> builtins.list[TenantDoc]:

@@ -76,6 +76,24 @@ def test_list_is_by_id_and_kind(run, store):
     assert run(case()) == ["a", "b", "c", "ä"]
 
 
+def test_the_size_is_that_of_the_bodies_of_one_kind_and_tenant(run, store):
+    async def case():
+        found = [await store.docs.size(A, KIND)]
+        for tenant, kind, doc_id, body in (
+            (A, KIND, "x", "é".encode()),
+            (A, KIND, "y", b"12345"),
+            (A, "other", "x", b"1"),
+            (B, KIND, "x", b"1"),
+        ):
+            await store.docs.put(tenant, kind, doc_id, body, 0)
+            found.append(await store.docs.size(A, KIND))
+        await store.docs.put(A, KIND, "x", b"1", 1)
+        await store.docs.delete(A, KIND, "y")
+        return [*found, await store.docs.size(A, KIND)]
+
+    assert run(case()) == [0, 2, 7, 7, 7, 1]
+
+
 def test_tenants_are_apart(run, store):
     async def case():
         await store.docs.put(A, KIND, "x", b"a", 0)

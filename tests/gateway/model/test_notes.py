@@ -71,6 +71,27 @@ def test_there_is_a_bound_on_notes_and_their_bytes(monkeypatch: pytest.MonkeyPat
     run(case)
 
 
+def test_agents_that_come_and_go_fill_no_more_than_the_part_of_their_tenant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(notes, "TENANT_BYTES", 5000)
+
+    async def case(store: SqliteStore) -> None:
+        book, todos = NoteBook(store.docs, NOTES), NoteBook(store.docs, notes.TODOS)
+        # Their notes outlive them, so each new name would bring room of its own.
+        for n in range(4):
+            await book.add("t", f"agent-{n}", Note("0", "x" * 1000, 1))
+        for agent in ("agent-0", "another"):
+            with pytest.raises(Misuse, match="of a tenant"):
+                await book.add("t", agent, Note("1", "x" * 1000, 1))
+        await todos.add("t", "another", Note("0", "x" * 1000, 1))
+        await book.add("other", "another", Note("0", "x" * 1000, 1))
+        await book.delete("t", "agent-3", "0")
+        await book.add("t", "another", Note("1", "x" * 1000, 1))
+
+    run(case)
+
+
 def test_what_is_to_be_done_is_marked_as_done() -> None:
     async def case(store: SqliteStore) -> None:
         book = NoteBook(store.docs, TODOS)

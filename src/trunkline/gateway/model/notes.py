@@ -20,6 +20,8 @@ NOTES, TODOS = "model.notes", "model.todos"
 TEXT_LIMIT = 8192
 _LIMITS = {NOTES: 1000, TODOS: 200}
 _BYTES_LIMIT = 1 << 20
+# For all agents of a tenant together, also those that are gone.
+TENANT_BYTES = 64 << 20
 _TRIES = 20
 _WORD = re.compile(r"\w+")
 _DAY_MS = 86_400_000
@@ -77,6 +79,10 @@ class NoteBook:
         """Forget a note; one that is gone already is no fault."""
         await self._change(tenant, agent, lambda known: tuple(one for one in known if one.id != note_id))
 
+    async def _is_full(self, tenant: str, size: int) -> bool:
+        # What this agent has is counted twice, and another may write at once: a bound, not a count.
+        return await self._docs.size(tenant, self._kind) + size > TENANT_BYTES
+
     async def _read(self, tenant: str, agent: str) -> tuple[tuple[Note, ...], int]:
         doc = await self._docs.get(tenant, self._kind, agent)
         if doc is None:
@@ -94,6 +100,10 @@ class NoteBook:
             body = msgspec.json.encode(changed)
             if len(changed) > _LIMITS[self._kind] or (len(body) > _BYTES_LIMIT and len(changed) > len(known)):
                 raise Misuse("there are too many; delete one first")
+            if len(changed) > len(known) and await self._is_full(tenant, len(body)):
+                raise Misuse(
+                    f"the agents of a tenant keep at most {TENANT_BYTES >> 20} MiB; delete some first"
+                )
             try:
                 await self._docs.put(tenant, self._kind, agent, body, rev)
                 return

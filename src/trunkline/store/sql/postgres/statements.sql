@@ -554,6 +554,11 @@ WHERE tenant = :tenant AND kind = :kind AND id > :after AND gone_at IS NULL
 ORDER BY id
 LIMIT :limit::bigint;
 
+-- name: docs_size
+SELECT coalesce(sum(octet_length(body)), 0)
+FROM docs
+WHERE tenant = :tenant AND kind = :kind AND gone_at IS NULL;
+
 -- name: docs_of
 SELECT kind, id
 FROM docs

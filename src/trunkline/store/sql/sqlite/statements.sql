@@ -430,6 +430,11 @@ WHERE tenant = :tenant AND kind = :kind AND id > :after AND gone_at IS NULL
 ORDER BY id
 LIMIT :limit;
 
+-- name: docs_size
+SELECT coalesce(sum(length(body)), 0)
+FROM docs
+WHERE tenant = :tenant AND kind = :kind AND gone_at IS NULL;
+
 -- name: docs_of
 SELECT kind, id
 FROM docs
