@@ -209,6 +209,29 @@ def test_keys_of_the_file_open_the_hub_and_are_read_again(tmp_path: Path) -> Non
         one.close()
 
 
+@pytest.mark.parametrize("left", ["", "keys: {}", None], ids=["empty", "without-keys", "removed"])
+def test_a_file_of_keys_that_is_emptied_lets_nobody_in(tmp_path: Path, left: str | None) -> None:
+    write_workspace(tmp_path / "hub")
+    env, keys = {"CI_KEY": "ci-key-of-the-test"}, tmp_path / "hub" / "keys.yaml"
+    keys.write_text("keys: {ci: {env: CI_KEY, scopes: [admin]}}")
+    with HubProcess(tmp_path / "hub", env=env) as hub:
+        one = Agent(hub.base)
+
+        def status(**headers: str) -> int:
+            return one.http.get(f"{hub.base}/api/settings", headers=headers).status_code
+
+        ci = {"X-API-Key": env["CI_KEY"]}
+        assert (status(**ci), status()) == (200, 401)
+        if left is None:
+            keys.unlink()
+        else:
+            keys.write_text(left)
+        # The key is known no longer, and nobody is let in without one.
+        until(lambda: status(**ci) != 200 or status() != 401)
+        assert (status(**ci), status()) == (401, 401)
+        one.close()
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.1", "[::1]", "192.168.1.1"])
 def test_what_a_file_says_goes_also_to_addresses_that_are_not_public(host: str) -> None:
     asyncio.run(Egress(networks=EVERYWHERE).check(f"http://{host}/hook"))

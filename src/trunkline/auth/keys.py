@@ -68,7 +68,7 @@ class Keyring:
         self._settings = [_fixed(key, scopes) for key in keys]
         self._fixed = self._settings
         self._stored: dict[bytes, _KeyEntry] = {}
-        # Whether nothing opens by a key here; one that was revoked counts.
+        # Whether nothing opened by a key here; one that was revoked, or is named no longer, counts.
         self.is_empty = not self._fixed
         # Whether one of them was ever another tenant's: then what tenants see of each other matters.
         self._foreign = False
@@ -89,7 +89,8 @@ class Keyring:
             Misuse: one is no key.
         """
         self._fixed = [*self._settings, *[(_fixed(key)[0], whose) for key, whose in keys]]
-        self.is_empty = not self._fixed and not self._stored
+        # Invariant: where a key was asked for, one is asked for until the end, whoever empties the file.
+        self.is_empty = self.is_empty and not self._fixed
 
     def take(self, key: StoredKey) -> None:
         """Know a stored key as it stands now."""
