@@ -19,11 +19,12 @@ from trunkline.fleet.catalogue.entry import Entry, Kind
 from trunkline.fleet.catalogue.entry_reader import read_entry
 from trunkline.fleet.catalogue.history import CatalogueHistory
 from trunkline.fleet.catalogue.listed import Listed, ListedSkill, Override
-from trunkline.fleet.catalogue.probe import Probed, ProbeForm, probe
+from trunkline.fleet.catalogue.probe import AT_ONCE, BY_TENANT, Probed, ProbeForm, probe
 from trunkline.fleet.catalogue.roster import Roster, roster
 from trunkline.fleet.health.health_records import AgentHealth
 from trunkline.fleet.route import api_route
 from trunkline.net.egress import Egress, refusal_text, shown
+from trunkline.net.places import TenantPlaces
 from trunkline.wire.spellings import timestamp
 
 _CREDENTIALS_LIMIT = 4096
@@ -100,6 +101,7 @@ class AgentsApi:
 
     def __init__(self, parts: CatalogueParts) -> None:
         self._parts = parts
+        self._probes = TenantPlaces(AT_ONCE, BY_TENANT)
 
     @api_route("GET /agents", AuthScope.READ)
     async def list(self, call: ApiCall, asked: PageQuery) -> ApiPage:
@@ -255,7 +257,7 @@ class AgentsApi:
     @api_route("POST /a2a/probe", AuthScope.WRITE)
     async def probe(self, call: ApiCall, form: ProbeForm) -> Probed:
         """Whether an agent is at an address."""
-        return await probe(form.url, self._parts.egress(call.tenant))
+        return await probe(form.url, self._parts.egress(call.tenant), self._probes, call.tenant)
 
     async def _keep(
         self, call: ApiCall, name: str, raw: dict[str, Any], known: KeptEntry | None

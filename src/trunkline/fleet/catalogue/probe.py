@@ -11,9 +11,12 @@ from trunkline.fleet.catalogue.card_facts import facts_of
 from trunkline.fleet.catalogue.entry import EntrySkill
 from trunkline.net.egress import Egress, refusal_text, shown
 from trunkline.net.http_client import SocketHttpClient
+from trunkline.net.places import TenantPlaces
 from trunkline.peer.remote import check_address
 
 PROBE_S = 5.0
+# How many are asked at once, in all and by one tenant: each holds a connection to wherever its caller likes.
+AT_ONCE, BY_TENANT = 64, 32
 
 
 class ProbeForm(ApiStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,8 +37,8 @@ class Probed(ApiStruct, frozen=True, kw_only=True):
     error: str = ""
 
 
-async def probe(url: str, egress: Egress) -> Probed:
-    """Ask for a card at an address that somebody names; the egress rule holds.
+async def probe(url: str, egress: Egress, places: TenantPlaces, tenant: str) -> Probed:
+    """Ask for a card at an address that somebody of a tenant names, in its turn; the egress rule holds.
 
     Raises:
         InvalidParams: it is no address.
@@ -47,7 +50,7 @@ async def probe(url: str, egress: Egress) -> Probed:
     client = SocketHttpClient(egress, connect_s=PROBE_S)
     discovery = Discovery(url, client, timeout_s=PROBE_S)
     try:
-        async with asyncio.timeout(PROBE_S):
+        async with asyncio.timeout(PROBE_S), places.held(tenant):
             card = await discovery.card()
     except TimeoutError:
         return _without_card(f"no card within {PROBE_S:g} seconds")
