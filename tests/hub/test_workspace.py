@@ -60,6 +60,9 @@ def test_limits_of_tenants_and_keys_stand_in_the_files(
             "keys:\n  a: {env: A}\n  b: {env: A, scopes: [admin]}",
             "line 3: keys.b: A holds the key of a too; give each a key of its own",
         ),
+        ("hub.yaml", 'helm: a\nname: "a\\tb"', "line 2: name: it holds control characters"),
+        ("hub.yaml", 'name: a\ndescription: "a\\x07b"', "line 2: description: it holds control characters"),
+        ("hub.yaml", "settings:\n  secret_key: short", "line 2: secret_key must have at least 16 characters"),
         ("keys.yaml", "keys: {5: {env: A}}", "line 1: expected string, got integer - at key"),
     ],
 )  # fmt: skip

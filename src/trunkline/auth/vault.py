@@ -81,14 +81,19 @@ def find_key(settings: Settings) -> bytes | None:
         Misuse: the setting is too short, or the file cannot be used; the message names the fix.
     """
     if settings.secret_key is not None:
-        return _derived(_material(settings.secret_key))
+        return _derived(secret_material(settings.secret_key))
     if settings.store == "memory:":
         return random_bytes(_KEY_BYTES)
     database = database_file(settings.store)
     return None if database is None else _derived(_from_file(f"{database}.key"))
 
 
-def _material(secret: Secret) -> bytes:
+def secret_material(secret: Secret) -> bytes:
+    """The bytes that a key is derived from.
+
+    Raises:
+        Misuse: they are too few.
+    """
     text = secret.reveal().strip()
     if len(text) < _SHORTEST:
         raise Misuse(

@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 
 from trunkline.auth.keys import check_key
 from trunkline.auth.principal import DEFAULT_TENANT, SCOPES, Principal, Scope, check_tenant
+from trunkline.auth.vault import secret_material
 from trunkline.config import Secret, Settings, load, seconds, secret_text
 from trunkline.errors import Misuse
 from trunkline.fleet.health.alerts import AlertLimits
@@ -22,6 +23,7 @@ from trunkline.fleet.notify.channels import check_receivers
 from trunkline.fleet.notify.receiver import LIMIT, NoticeReceiver
 from trunkline.gateway.tenants import TenantQuota, TenantSettings
 from trunkline.peer.remote import check_address
+from trunkline.wire.card import plain_name, plain_prose
 from trunkline.wire.decode import choices, invalid_params
 from trunkline.yaml_reader import read_text, read_yaml
 
@@ -90,7 +92,8 @@ def read_hub(workspace: Path) -> HubFile:
     for name, value in found.settings.items():
         try:
             durations[name] = _duration(name, value)
-            load({name: durations[name]})
+            if (secret := load({name: durations[name]}).secret_key) is not None:
+                secret_material(secret)
         except (ValueError, Misuse) as error:
             raise Misuse(f"{position(f'settings.{name}')}: {error}") from None
     try:
@@ -98,6 +101,13 @@ def read_hub(workspace: Path) -> HubFile:
             check_address(found.search)
     except Misuse:
         raise Misuse(f"{position('search')}: this is no http:// or https:// address") from None
+    # As the card wants them, which is made at the start. In brackets, as blanks at the ends are no fault.
+    for name, text, plain in (
+        ("name", found.name, plain_name),
+        ("description", found.description, plain_prose),
+    ):
+        if plain(f"[{text}]") != f"[{text}]":
+            raise Misuse(f"{position(name)}: {name}: it holds control characters")
     return msgspec.structs.replace(found, settings=durations)
 
 
