@@ -165,3 +165,14 @@ def test_values_of_any_depth() -> None:
     for _ in range(100_000):
         deep = [deep]
     assert quick_value(".", deep) is UNSET
+
+
+@pytest.mark.parametrize(
+    "program", [".", ".a", "[.a, .a]", ".a == .a", "[.b, .b, .b]", '{"x": .b, "y": .b, "z": .b}']
+)
+def test_what_would_keep_others_waiting_is_for_jq(program: str) -> None:
+    large = {"a": [{"n": n} for n in range(15_000)], "b": list(range(9000)), "c": 1}
+    assert quick_value(program, large) is UNSET
+    # What is small is found in what is large.
+    assert quick_value(".a[14999].n == 14999 and .c == 1", large) is True
+    assert quick_value(".b", large) == large["b"]

@@ -21,6 +21,8 @@ _PROGRAM_LIMIT = 1000
 _DEPTH_LIMIT = 20
 _EXACT = 2**53
 _TEXT_LIMIT = 64 << 10
+# Nobody else has a turn meanwhile: so many members may a value have, and one that is compared.
+_MEMBERS_LIMIT, _COMPARED_LIMIT = 20_000, 1000
 _TOKEN = re.compile(
     r"""[ \t\r\n]*(?:
         (?P<field>\.[A-Za-z_][A-Za-z0-9_]*|\."[^"\\\x00-\x1f]*")
@@ -144,7 +146,7 @@ class _Parser:
         right = self._sum()
         if sign in {"==", "!="}:
             wanted = sign == "=="
-            return lambda root: _equal(left(root), right(root)) is wanted
+            return lambda root: _same(left(root), right(root)) is wanted
         return lambda root: _ordered(sign, left(root), right(root))
 
     def _sum(self) -> Evaluate:
@@ -330,6 +332,12 @@ def _rank(value: Any) -> int:
             _leave()
 
 
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, list | dict):
+        _require_exact(one, _COMPARED_LIMIT)
+    return _equal(one, other)
+
+
 def _equal(one: Any, other: Any) -> bool:
     rank = _rank(one)
     if rank != _rank(other):
@@ -362,24 +370,30 @@ def _ordered(sign: str, one: Any, other: Any) -> bool:
             return one >= other
 
 
-def _require_exact(value: Any) -> None:
-    """Leave where a number in a value is not the same after jq has read and written it."""
-    match value:
-        case bool() | None | str():
-            return
-        case int():
-            if abs(value) > _EXACT:
-                _leave()
-        case float():
-            if not math.isfinite(value) or value.is_integer():
-                _leave()
-        case list():
-            for item in cast("list[Any]", value):
-                _require_exact(item)
-        case dict():
-            for key, item in cast("dict[Any, Any]", value).items():
-                if not isinstance(key, str):
+def _require_exact(value: Any, most: int = _MEMBERS_LIMIT) -> None:
+    """Leave where a value is large, or a number in it is not the same after jq has read and written it."""
+    left, room = [value], most
+    while left:
+        room -= 1
+        one = left.pop()
+        match one:
+            case bool() | None | str():
+                pass
+            case int():
+                if abs(one) > _EXACT:
                     _leave()
-                _require_exact(item)
-        case _:
+            case float():
+                if not math.isfinite(one) or one.is_integer():
+                    _leave()
+            case list():
+                items = cast("list[Any]", one)
+                left += items if len(items) <= room else _leave()
+            case dict():
+                members = cast("dict[Any, Any]", one)
+                if len(members) > room or not all([isinstance(key, str) for key in members]):
+                    _leave()
+                left += members.values()
+            case _:
+                _leave()
+        if len(left) > room:
             _leave()
