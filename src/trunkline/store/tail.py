@@ -26,10 +26,10 @@ _TENANT = "default"
 PAGE = 1000
 # What is found costs a commit: it waits this long after the last one, or until so much is found.
 EVERY_S = 2.0
-MOST_FOUND = 500
+MOST_FOUND = 2000
 # What this process has written itself is in memory and costs next to nothing to look at: it is looked at
 # soon, so that little of it has to be held.
-LOOK_S = 0.025
+LOOK_S = 0.01
 
 
 class TailListener(Protocol):

@@ -25,7 +25,7 @@ from trunkline.store.statements import statements
 
 # Readers look many times a second. What is held for them has left the caches of the processor, and all that
 # is made meanwhile is made in other memory: with 8 MiB a task that a hub passes on cost a tenth more.
-RECENT_BYTES = 512 << 10
+RECENT_BYTES = 256 << 10
 _number = attrgetter("id")
 
 
