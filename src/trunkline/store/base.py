@@ -15,7 +15,7 @@ from trunkline.store.database import Database
 from trunkline.store.group_commit import Ack, Observer
 from trunkline.store.outbox import Outbox
 from trunkline.store.parts import Clock, Docs, Heads, Maintenance, Nodes
-from trunkline.store.records import Cursor, Dedup, Hint, OutboxEntry, Poll, TailAppend, TailRecord
+from trunkline.store.records import AppendPage, Cursor, Dedup, Hint, OutboxEntry, Poll, TailRecord
 
 
 class Log(Protocol):
@@ -69,7 +69,7 @@ class Log(Protocol):
         """The whole log in commit order from a cursor (`START` first): at least once, never skips."""
         ...
 
-    async def tail_appends(self, cursor: Cursor, limit: int = 1000) -> tuple[Sequence[TailAppend], Cursor]:
+    async def tail_appends(self, cursor: Cursor, limit: int = 1000) -> AppendPage:
         """The same by whole appends; only the first may lack its beginning, if the cursor lies inside it."""
         ...
 

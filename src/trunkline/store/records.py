@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -164,6 +165,17 @@ class TailAppend(TaskRef, frozen=True, gc=False):
 
 Cursor = str
 START: Cursor = ""
+
+
+class AppendPage(NamedTuple):
+    """Appends of the whole log, the cursor behind them, and whether there may be more already.
+
+    If not, these are the last that were there when they were asked for.
+    """
+
+    appends: Sequence[TailAppend]
+    cursor: Cursor
+    more: bool
 
 
 # The states in which a task asks somebody something, always in this order: tokens of pages spell it.

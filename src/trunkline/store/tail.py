@@ -110,23 +110,33 @@ class TailReader:
                 # Another's look was begun after this call.
                 return
             self._begun += 1
-            await self._gather()
-            while not await self._write():
+            try:
                 await self._gather()
+                while not await self._write():
+                    await self._gather()
+            except BaseException:
+                # Who waits for the end of this look has nothing of it, and looks itself.
+                self._begun -= 1
+                raise
 
     async def _gather(self) -> None:
-        """Take what there is. Others may be waiting for what a shared store has: that is written at once."""
+        """Take what there is, and not what is appended meanwhile: who appends all the time would have no end.
+
+        Others may be waiting for what a shared store has: that is written at once.
+        """
+        loop, more = asyncio.get_running_loop(), True
         try:
             if self._rev < 0 or self._store.shared:
                 await self._load()
-            while True:
-                page, cursor = await self._store.log.tail_appends(self._cursor, PAGE)
+            while more:
+                page, cursor, more = await self._store.log.tail_appends(self._cursor, PAGE)
                 if not page:
                     return
                 self._found += await self._listener.take(page)
                 self._cursor = cursor
-                if self._store.shared or len(self._found) >= MOST_FOUND:
-                    await self._write()
+                if self._store.shared or len(self._found) >= MOST_FOUND or loop.time() >= self._due:
+                    # Where another process was first, what it has not taken is still to come.
+                    more = not await self._write() or more
         except BaseException:
             # What was taken may not be all.
             self._rev = -1

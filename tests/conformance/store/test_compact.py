@@ -138,7 +138,7 @@ def test_a_tail_finds_the_last_of_every_task(run, store):
         _, cursor = await store.log.tail(START, 40)
         await store.maintenance.compact(AT + 1)
         after, end = await store.log.tail(cursor, 1000)
-        appends, same = await store.log.tail_appends(cursor, 1000)
+        appends, same, _ = await store.log.tail_appends(cursor, 1000)
         assert same == end
         assert [one.recorded for one in after] == [
             one for append in appends for one in placed(append.last, append.at, append.events)

@@ -100,6 +100,27 @@ def test_a_page_of_appends_cuts_none_of_them(run, store, limit):
     ]
 
 
+@pytest.mark.parametrize("limit", [1, 3, 100])
+def test_a_page_of_appends_without_more_is_the_last(run, store, limit):
+    async def case():
+        for n, count in enumerate((1, 4, 2, 5)):
+            await store.log.append(A, f"t{n}", 0, deltas(count), at=AT + n)
+        # The first pages are read from the file of a store that keeps the newest at hand, later ones are not.
+        for since in range(2):
+            await store.log.append(A, "t9", since, [delta()], at=AT)
+            found, cursor, more = [], START, True
+            while more:
+                page, cursor, more = await store.log.tail_appends(cursor, limit)
+                found += page
+            assert sum(len(one.events) for one in found) == 13 + since
+        assert await store.log.tail_appends(cursor, limit) == ([], cursor, False)
+        await store.log.append(A, "t9", 2, [delta()], at=AT)
+        # What is at hand is known to be all: nobody has to ask once more.
+        assert (await store.log.tail_appends(cursor, 2))[2] is False
+
+    run(case())
+
+
 def test_a_cursor_inside_an_append_leads_to_the_rest_of_it(run, store):
     async def case():
         await store.log.append(A, "t1", 0, deltas(5), at=AT)
@@ -107,7 +128,7 @@ def test_a_cursor_inside_an_append_leads_to_the_rest_of_it(run, store):
         for behind in range(1, 7):
             _, cursor = await store.log.tail(START, behind)
             records, end = await store.log.tail(cursor)
-            appends, same = await store.log.tail_appends(cursor)
+            appends, same, _ = await store.log.tail_appends(cursor)
             assert same == end
             assert [
                 TailRecord(one.tenant, one.task_id, recorded)

@@ -66,7 +66,7 @@ def test_pages_are_those_of_the_file(appends, limit, kept):
             assert page == [record for _, record in stored][: len(page)]
             assert cursor == (str(stored[len(page) - 1][0]) if stored else str(after))
             assert bool(page) == bool(stored)
-            found, reached = await store.log.tail_appends(str(after), limit)
+            found, reached, _ = await store.log.tail_appends(str(after), limit)
             assert [(one.task_id, one.last) for one in found] == [
                 (one.task_id, one.last) for one in appends_of_file if one.id > after
             ][: len(found)]

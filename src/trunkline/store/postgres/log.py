@@ -10,7 +10,7 @@ from trunkline.errors import StoreError
 from trunkline.log.encoding import DECODE_ERRORS, decode, placed
 from trunkline.log.events import Recorded, Unread
 from trunkline.store.postgres.database import PostgresDatabase
-from trunkline.store.records import Cursor, Hint, Poll, TailAppend, TailRecord
+from trunkline.store.records import AppendPage, Cursor, Hint, Poll, TailAppend, TailRecord
 
 _logger = logging.getLogger("trunkline.store")
 # Another transaction, in whatever database of the server, holds a tail back; most are over at once.
@@ -68,7 +68,7 @@ class PostgresLog:
         """See `Log`."""
         found = [
             (xid, TailRecord(append.tenant, append.task_id, recorded))
-            for xid, append in await self._appends(cursor, limit)
+            for xid, append in (await self._appends(cursor, limit))[0]
             for recorded in placed(append.last, append.at, append.events)
         ][:limit]
         if found:
@@ -76,34 +76,33 @@ class PostgresLog:
             cursor = f"{xid}.{last.recorded.seq}.{last.task_id}"
         return [record for _, record in found], cursor
 
-    async def tail_appends(self, cursor: Cursor, limit: int = 1000) -> tuple[Sequence[TailAppend], Cursor]:
+    async def tail_appends(self, cursor: Cursor, limit: int = 1000) -> AppendPage:
         """See `Log`."""
-        found = await self._appends(cursor, limit)
+        found, more = await self._appends(cursor, limit)
         if found:
             xid, last = found[-1]
             cursor = f"{xid}.{last.last}.{last.task_id}"
-        return [append for _, append in found], cursor
+        return AppendPage([append for _, append in found], cursor, more)
 
-    async def _appends(self, cursor: Cursor, limit: int) -> list[tuple[str, TailAppend]]:
-        """The next appends, each with the number of its transaction."""
+    async def _appends(self, cursor: Cursor, limit: int) -> tuple[list[tuple[str, TailAppend]], bool]:
+        """The next appends, each with the number of its transaction; and whether the page is full."""
         for pause in _TAIL_PAUSES:
-            found = await self._committed(cursor, limit)
-            if sum([len(append.events) for _, append in found]) >= limit or not await self._is_held_back():
-                return found
+            found, full = await self._committed(cursor, limit)
+            if full or not await self._is_held_back():
+                return found, full
             await asyncio.sleep(pause)
         return await self._committed(cursor, limit)
 
-    async def _committed(self, cursor: Cursor, limit: int) -> list[tuple[str, TailAppend]]:
+    async def _committed(self, cursor: Cursor, limit: int) -> tuple[list[tuple[str, TailAppend]], bool]:
         xid, task_id, seq = _place(cursor)
         found: list[tuple[str, TailAppend]] = []
-        for number, tenant, name, last, at, body in await self._database.rows(
-            "tail", xid=xid, task_id=task_id, seq=seq, limit=limit
-        ):
+        rows = await self._database.rows("tail", xid=xid, task_id=task_id, seq=seq, limit=limit)
+        for number, tenant, name, last, at, body, _ in rows:
             # A cursor may lie inside the first append.
             after = seq if (number, name) == (xid, task_id) else 0
             events = [one.event for one in _readable(name, last, at, body) if one.seq > after]
             found.append((number, TailAppend(tenant, name, last, at, events)))
-        return found
+        return found, bool(rows) and rows[-1][-1]
 
     async def _is_held_back(self) -> bool:
         """Whether something is committed that a tail does not show yet: a transaction before it goes on."""

@@ -19,7 +19,7 @@ from trunkline.log.events import AnyEvent, Known, Recorded, Unread, spanned
 from trunkline.store.database import Rows
 from trunkline.store.group_commit import Entry, Outcome
 from trunkline.store.parts import Heads
-from trunkline.store.records import START, Cursor, Hint, Poll, TailAppend, TailRecord
+from trunkline.store.records import START, AppendPage, Cursor, Hint, Poll, TailAppend, TailRecord
 from trunkline.store.sqlite.database import SqliteDatabase
 from trunkline.store.statements import statements
 
@@ -52,6 +52,11 @@ class RecentAppends:
         self._size = 0
         # The number of the last event before them; None while there are none.
         self._after: int | None = None
+
+    @property
+    def last(self) -> int:
+        """The number of the newest event."""
+        return self._appends[-1].id if self._appends else self._after or 0
 
     def take(self, group: Sequence[Entry], outcomes: Sequence[Outcome]) -> None:
         """Add the appends of a group that were written, in the order of the log."""
@@ -143,19 +148,17 @@ class SqliteLog:
         """See `Log`."""
         found = [
             (append.id - append.last + recorded.seq, TailRecord(append.tenant, append.task_id, recorded))
-            for append in await self._appends(_place(cursor), limit)
+            for append in (await self._appends(_place(cursor), limit))[0]
             for recorded in placed(append.last, append.at, append.events)
         ][:limit]
         return [record for _, record in found], str(found[-1][0]) if found else cursor
 
-    async def tail_appends(
-        self, cursor: Cursor, limit: int = 1000
-    ) -> tuple[Sequence[NumberedAppend], Cursor]:
+    async def tail_appends(self, cursor: Cursor, limit: int = 1000) -> AppendPage:
         """See `Log`."""
-        found = await self._appends(_place(cursor), limit)
-        return found, str(found[-1].id) if found else cursor
+        found, more = await self._appends(_place(cursor), limit)
+        return AppendPage(found, str(found[-1].id) if found else cursor, more)
 
-    async def _appends(self, after: int, limit: int) -> list[NumberedAppend]:
+    async def _appends(self, after: int, limit: int) -> tuple[list[NumberedAppend], bool]:
         if self._recent is None:
             # Kept once somebody reads the whole log: most processes have nobody who does.
             self._recent = RecentAppends()
@@ -163,12 +166,14 @@ class SqliteLog:
         found = self._recent.page(after, limit)
         if found is None:
             found = await self._database.read(partial(_tail, after=after, limit=limit))
+            more = bool(found)
         else:
+            more = bool(found) and found[-1].id < self._recent.last
             # Who reads until something appears would give nobody a turn to write it.
             await asyncio.sleep(0)
         if found:
             found[0] = _behind(found[0], after)
-        return found
+        return found, more
 
     async def end(self) -> Cursor:
         """See `Log`."""

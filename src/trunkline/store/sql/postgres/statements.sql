@@ -169,7 +169,7 @@ LIMIT :limit::bigint;
 
 -- Below the horizon nothing is still being written, so nothing can appear behind a cursor.
 -- name: tail
-SELECT xid, tenant, task_id, last, at, body
+SELECT xid, tenant, task_id, last, at, body, before + last - first + 1 >= :limit::bigint
 FROM (
     SELECT
         page.*,
