@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -50,6 +51,10 @@ def nested(levels: int) -> Any:
         ({"items": {"pattern": BACKWARDS}}, ["a" * 14] * 2000),
         ({"propertyNames": {"pattern": BACKWARDS}}, {f"{n:b}".replace("0", "b").replace("1", "a"): n for n in range(2000)}),
         (VALUE, [[1, "a"]] * 100_000),
+        # A text is one value, and each pattern goes through all of it; one that looks ahead does so at each place.
+        ({"anyOf": [{"pattern": f"^(a|b)*c{n}$"} for n in range(500)]}, "a" * 1_000_000),
+        ({"patternProperties": {f"^(a|b)*c{n}$": {} for n in range(500)}}, {"a" * 1_000_000: 1}),
+        ({"pattern": "(?=.*z)q"}, "a" * 100_000),
     ],
 )  # fmt: skip
 def test_what_would_take_long_is_not_begun(schema: dict[str, Any], value: object) -> None:
@@ -105,3 +110,38 @@ def test_a_chain_of_references_is_followed_or_refused() -> None:
 
 def test_a_schema_that_takes_everything_costs_nothing() -> None:
     assert schema_cost.SchemaCost(True, is_quick=True).allows([1] * 1000)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "told"),
+    [
+        # Each of them is wrong: to say so of all takes a minute, and of the first no time.
+        ({"items": {"enum": [[0] * 5000 + [n] for n in range(20)]}}, [[0] * 5000 + [99]] * 400, "/0: [0,0,"),
+        ({"items": {"allOf": [{"multipleOf": 1.1 + n} for n in range(100)]}}, [1e300] * 10_000, "/0: 1e+300 is not"),
+        # Of alternatives it is made with all that is wrong with each of them.
+        ({"anyOf": [{"items": {"enum": [[0] * 5000 + [n] for n in range(20)]}}, {"type": "string"}]},
+         [[0] * 5000 + [99]] * 400, "/: it does not fit its schema"),
+        ({"anyOf": [{"items": {"allOf": [{"const": 1}] * 80}}, {"type": "string"}]}, [2] * 20_000,
+         "/: it does not fit its schema"),
+        ({"anyOf": [{"items": {"const": 1}}, {"type": "string"}]}, [2] * 100, "/: [2,2,"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_in_no_more_time_than_it_is_found_in(
+    schema: dict[str, Any], value: object, told: str
+) -> None:
+    check = SchemaCheck(schema, "/state_schema")
+    began = time.process_time()
+    assert (check.wrong(value) or "").startswith(told)
+    assert time.process_time() - began < 3.0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"id": "abcdefgh", "text": "x" * 20_000_000},
+        [{"id": "abcdefgh", "text": "x" * 40}] * 100_000,
+    ],
+)
+def test_long_texts_where_no_pattern_is_are_checked(value: object) -> None:
+    record = {"properties": {"id": {"pattern": "^[a-z]{8}$"}, "text": {"type": "string"}}}
+    assert SchemaCheck({**record, "items": record}, "/state_schema").wrong(value) is None

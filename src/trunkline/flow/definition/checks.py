@@ -24,6 +24,11 @@ _BACKTRACKS = 100_000
 LARGEST_SCHEMA = 256 << 10
 # What is wrong may quote what was given.
 _LONGEST = 500
+# What is wrong with alternatives is made of all that is wrong with each of them, each time with what was
+# given and what is listed: that takes so many times as long as the check, and so many bytes of the one by
+# bytes of the other are not noticed.
+_TELLING = 400
+_TOLD_BYTES = 50_000_000
 
 
 class SchemaCheck:
@@ -35,10 +40,13 @@ class SchemaCheck:
         Raises:
             FlowInvalid: it is no JSON Schema, too large, or points outside of itself.
         """
-        if len(msgspec.json.encode(schema)) > LARGEST_SCHEMA:
+        body = msgspec.json.encode(schema)
+        if len(body) > LARGEST_SCHEMA:
             text = f"a schema has at most {LARGEST_SCHEMA >> 10} KiB as JSON"
             found = broken(place.split("/")[1:], "schema", "size", text)
             raise FlowInvalid(str(found), [found])
+        self._has_choices = b'"anyOf"' in body or b'"oneOf"' in body
+        self._size = len(body)
         try:
             self._validator = Draft202012Validator(
                 schema, retriever=_refuse, pattern_options=FancyRegexOptions(backtrack_limit=_BACKTRACKS)
@@ -55,9 +63,20 @@ class SchemaCheck:
             return "/: it takes too long to check against its schema"
         if self._validator.is_valid(value):
             return None
-        first = next(iter(self._validator.iter_errors(value)))
-        text = f"{pointer(first.instance_path) or '/'}: {first.message}"
+        if self._has_choices and not self._is_soon_told(value):
+            return "/: it does not fit its schema"
+        try:
+            # Only the first: to make all of them takes many times as long as the check.
+            self._validator.validate(value)
+        except ValidationError as first:
+            text = f"{pointer(first.instance_path) or '/'}: {first.message}"
+        else:
+            return None
         return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+    def _is_soon_told(self, value: object) -> bool:
+        size = len(msgspec.json.encode(value)) * self._size
+        return size <= _TOLD_BYTES and self._cost.allows(value, share=_TELLING)
 
 
 def plain_schema(state_schema: Mapping[str, Any]) -> dict[str, Any]:

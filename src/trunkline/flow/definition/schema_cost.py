@@ -18,6 +18,11 @@ CHECKS_LIMIT = 20_000_000
 # The same where each of them is counted, and what one counts for whose pattern looks back or ahead.
 COUNTED_LIMIT = 200_000
 PATTERN_COST = 200
+# So many characters cost a pattern as much as one schema counts: where each is counted, and where none is.
+_COUNTED_CHARS = 100
+_CHARS = 2
+# One that looks back or ahead may look at all of a text from each place in it: so many looks are one.
+_LOOKS = 1000
 # One that lists much counts as several: so many listed values are compared in the time of one check.
 _LISTED = 16
 _SAME = ("not", "if", "then", "else", "allOf", "anyOf", "oneOf")
@@ -44,19 +49,24 @@ class SchemaCost:
         self._sizes: dict[int, int] = {}
         self._parts: dict[int, _Parts] = {}
         self._is_quick = is_quick
+        self._has_patterns = False
         try:
             # None where it has no end, as it holds itself.
             self._size = self._counted(self._root)
         except RecursionError:
             raise ValueError("its references lead too deep") from None
 
-    def allows(self, value: object) -> bool:
-        """Whether a value may be checked: that takes no longer than others may wait."""
+    def allows(self, value: object, share: int = 1) -> bool:
+        """Whether a value may be checked: that takes no longer than a share of what others may wait."""
+        counted = COUNTED_LIMIT // share
         if self._size is None or not self._is_quick:
-            return self._steps(value) <= COUNTED_LIMIT
-        most = CHECKS_LIMIT // self._size
+            return self._steps(value) <= counted
+        most = CHECKS_LIMIT // share // self._size
         # A value has fewer members than bytes; only of a large one they have to be counted.
-        return len(msgspec.json.encode(value)) <= most or _members_of(value, most) <= most
+        if len(msgspec.json.encode(value)) <= most or _members_of(value, most, self._has_patterns) <= most:
+            return True
+        # Its long texts may be where no pattern is.
+        return self._has_patterns and self._steps(value) <= counted
 
     def _counted(self, schema: Json) -> int | None:
         """How many schemas there are with each reference in its place; None where there is no end of them."""
@@ -88,6 +98,7 @@ class SchemaCost:
         if isinstance(ref := schema.get("$ref"), str) and isinstance(referred := self._referred(ref), dict):
             same.append(cast("Json", referred))
         patterned = list(_named(schema, "patternProperties").values())
+        self._has_patterns |= "pattern" in schema or "patternProperties" in schema
         found = self._parts[id(schema)] = _Parts(
             weight=_weight(schema),
             same=same,
@@ -123,12 +134,15 @@ class SchemaCost:
             schema, one = left.pop()
             parts = self._read(schema)
             steps += parts.weight
-            if isinstance(one, str) and "pattern" in schema and not self._is_quick:
-                steps += PATTERN_COST
+            if isinstance(one, str) and "pattern" in schema:
+                steps += self._pattern_steps(len(one))
             left += [(inner, one) for inner in parts.same]
             # Each of them counts: of more than are allowed the rest need not be known.
             left += islice(parts.below(one), COUNTED_LIMIT + 1)
         return steps
+
+    def _pattern_steps(self, length: int) -> int:
+        return length // _COUNTED_CHARS if self._is_quick else PATTERN_COST + length * length // _LOOKS
 
 
 class _Parts(NamedTuple):
@@ -177,14 +191,21 @@ def _weight(schema: Json) -> int:
     return 1 + sum([len(cast("list[Any]", one)) for one in listed if isinstance(one, list)]) // _LISTED
 
 
-def _members_of(value: object, most: int) -> int:
-    """How many values there are in a value, itself included, as far as that is allowed."""
+def _members_of(value: object, most: int, with_texts: bool) -> int:
+    """How many values there are in a value, itself included, as far as that is allowed.
+
+    With its texts, these count by their length, and names too.
+    """
     found, left = 0, [value]
     while left and found <= most:
         one = left.pop()
         found += 1
         if isinstance(one, dict):
             left += cast("Json", one).values()
+            if with_texts:
+                found += sum(map(len, cast("Json", one))) // _CHARS
         elif isinstance(one, list):
             left += cast("list[object]", one)
+        elif with_texts and isinstance(one, str):
+            found += len(one) // _CHARS
     return found
