@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from tests.client.web import Asked, Page, Web
+from trunkline.client import oauth
 from trunkline.client.credentials import Guarded
 from trunkline.client.oauth import EXCHANGE, ClientCredentials, TokenExchange
 from trunkline.client.retry import Fate, fate_of
@@ -133,6 +134,9 @@ def test_a_token_is_replaced_before_its_end(said: Any, lasts: float) -> None:
         (Page(200, b'{"a":' + b"[" * 30_000), Unauthenticated, "without a bearer token"),
         (Page(200, b'{"access_token":"\xff"}'), Unauthenticated, "without a bearer token"),
         (Page(200, b'{"access_token":"t","token_type":"mac"}'), Unauthenticated, "without a bearer token"),
+        (Page(200, b'{"access_token":"t\\r\\nX-Evil: 1"}'), Unauthenticated, "without a bearer token"),
+        (Page(200, b'{"access_token":"t\xc3\xbc"}'), Unauthenticated, "without a bearer token"),
+        (Page(200, b'{"access_token":"%s"}' % (b"t" * 20_000)), Unauthenticated, "without a bearer token"),
     ],
 )  # fmt: skip
 def test_no_token(page: Page, error: type[Exception], words: str) -> None:
@@ -182,6 +186,29 @@ def test_whatever_becomes_of_a_token_the_request_it_is_for_was_not_sent(
         with pytest.raises(TrunklineError) as caught:
             await call(Guarded(Broken({}), made(), HOME))
         assert fate_of(caught.value) is fate
+
+    asyncio.run(main())
+
+
+def test_an_endpoint_that_does_not_come_to_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oauth, "_FETCH_S", 0.01)
+    issuer = Issuer()
+
+    async def never(asked: Asked) -> Page:
+        await asyncio.Event().wait()
+        return Page()
+
+    async def main() -> None:
+        web = Web({ISSUER: never, HOME: issuer.agent})
+        http_client = Guarded(web, made(), HOME)
+        async with asyncio.timeout(60):
+            with pytest.raises(Unreachable, match="id.example gives no token within") as caught:
+                await call(http_client)
+        # Nothing of the request itself was sent, and whoever waited for the same token asks for it anew.
+        assert fate_of(caught.value) is Fate.UNTAKEN and web.urls == [ISSUER]
+        monkeypatch.undo()
+        web.pages[ISSUER] = issuer.token
+        assert (await call(http_client))[0] == 200
 
     asyncio.run(main())
 

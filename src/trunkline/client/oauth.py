@@ -29,6 +29,10 @@ SKEW_S = 30.0
 UNSAID_S = 300.0
 _ANSWER_BYTES = 64 << 10
 _IDLE_S = 30.0
+# All that wait for a token wait for the same answer, which an endpoint could send drop by drop.
+_FETCH_S = 30.0
+# No server reads a head in which a longer one stands.
+_TOKEN_BYTES = 16 << 10
 _SAID = 300
 _FORM: Headers = (("content-type", "application/x-www-form-urlencoded"), ("accept", "application/json"))
 # RFC 8693.
@@ -114,9 +118,14 @@ def read_token(url: str, status: int, answer: Mapping[str, Any]) -> Token:
     except msgspec.ValidationError as error:
         # It names the member and its type, not its value.
         raise Unreadable(f"{host} answers without a bearer token: {error}") from None
-    if not token.access_token or token.token_type.lower() != "bearer":
+    if not _is_sendable(token.access_token) or token.token_type.lower() != "bearer":
         raise Unreadable(f"{host} answers without a bearer token")
     return token
+
+
+def _is_sendable(token: str) -> bool:
+    # RFC 6749, A.12. Seen here it is no token; seen where it is sent, a message whose fate nobody knows.
+    return 0 < len(token) <= _TOKEN_BYTES and token.isascii() and token.isprintable()
 
 
 def refusal_of(answer: Mapping[str, Any]) -> str:
@@ -186,12 +195,16 @@ class ClientCredentials:
         shown = self._secret.reveal(), form.get("subject_token", ""), *credentials_in(headers)
         hide = CredentialRedaction(*shown).text
         try:
-            return await request_token(http_client, self._url, form, headers)
+            async with asyncio.timeout(_FETCH_S):
+                return await request_token(http_client, self._url, form, headers)
         except (Unreadable, Unauthenticated) as error:
             raise Unauthenticated(hide(str(error))) from None
         except Unreachable as error:
             reason = error.reason if fate_of(error) is Fate.ANSWERED else "connect"
             raise Unreachable(hide(str(error)), reason=reason) from None
+        except TimeoutError:
+            late = f"{target(self._url).host} gives no token within {_FETCH_S:g} seconds"
+            raise Unreachable(late, reason="connect") from None
 
     def _grant(self) -> dict[str, str]:
         """The members of the grant by which a token is asked for."""
