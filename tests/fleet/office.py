@@ -92,8 +92,9 @@ def agent() -> Agent:
             return f"heard {(await turn.need_auth('Log in at https://login.example')).text}"
         if word == "colour":
             return f"heard {await turn.ask('Which colour?', choices=['red', 'blue'])}"
-        if word == "amount":
-            return f"heard {await turn.ask('How much?', schema=SCHEMA)}"
+        if word in ("amount", "amounts"):
+            heard = [await turn.ask("How much?", schema=SCHEMA) for _ in range(1 if word == "amount" else 3)]
+            return f"heard {heard[-1]}"
         return f"did {turn.text}"
 
     @made.skill(id="other")

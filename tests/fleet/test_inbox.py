@@ -10,8 +10,9 @@ import pytest
 from tests.conftest import Shelf
 from tests.fleet.office import SCHEMA, Office, office
 from trunkline.errors import InvalidParams
+from trunkline.fleet import inbox
 from trunkline.fleet.inbox import AnswerForm, answer_part
-from trunkline.wire.question import Question
+from trunkline.wire.question import Question, read_answer
 from trunkline.wire.types import Message, Part
 
 NOBODY = "019a0000-0000-7000-8000-000000000000"
@@ -148,6 +149,29 @@ def test_what_is_decided_reaches_the_skill(store: str) -> None:
         )
 
     office(work, store)
+
+
+def test_of_the_questions_of_a_task_only_the_answer_that_is_shown_is_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # To hold one against its schema may take 30 ms, and a hostile agent asks thousands of times.
+    read: list[object] = []
+
+    def counted(question: Question, message: Message) -> object:
+        read.append(found := read_answer(question, message))
+        return found
+
+    async def work(at: Office) -> None:
+        task = (await at.send("alice", "amounts"))["id"]
+        for amount in (1, 2, 3):
+            await at.until(task, "input-required")
+            assert (await answer(at, "carol", task, decision="edit", data={"amount": amount}))[0] == 200
+        await at.until(task, "completed")
+        monkeypatch.setattr(inbox, "read_answer", counted)
+        (closed,) = (await at.get("carol", "/api/inbox?state=closed"))["items"]
+        assert (closed["taskId"], closed["outcome"], read) == (task, "answered", [{"amount": 3}])
+
+    office(work)
 
 
 def test_who_may_not_answer() -> None:

@@ -143,22 +143,28 @@ class Inbox:
 
     def _last_closed(self, state: State, records: Sequence[Recorded]) -> InboxItem | None:
         asked: AskedQuestion | None = None
-        found: InboxItem | None = None
+        closed: tuple[AskedQuestion, Recorded] | None = None
         for one in records:
             event = one.event
-            is_open = asked is not None and (found is None or found.question != asked.message.message_id)
+            known = "" if closed is None else closed[0].message.message_id
+            is_open = asked is not None and known != asked.message.message_id
             ends = is_open and isinstance(event, Status) and event.state in TERMINAL
             if asked is not None and (ends or isinstance(event, FollowUp | QuestionClosed)):
-                closed = {
-                    "closed_at": timestamp(one.at),
-                    "outcome": _outcome(asked.message, event),
-                    "answered_by": (event.by or state.principal) if isinstance(event, FollowUp) else "",
-                }
-                found = self._item(state, asked, **closed)
+                closed = asked, one
             elif isinstance(event, Status):
                 said = event.message if event.state in INTERRUPTED else None
                 asked = None if said is None else AskedQuestion(said, event.state, one.at, event.deadline)
-        return found
+        if closed is None:
+            return None
+        # Of the last alone: to hold an answer against its schema takes long, and a task may have thousands.
+        question, end = closed
+        return self._item(
+            state,
+            question,
+            closed_at=timestamp(end.at),
+            outcome=_outcome(question.message, end.event),
+            answered_by=(end.event.by or state.principal) if isinstance(end.event, FollowUp) else "",
+        )
 
     def _item(self, state: State, asked: AskedQuestion, **closed: Any) -> InboxItem:
         question = read_question(asked.message)
