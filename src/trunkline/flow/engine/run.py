@@ -95,6 +95,7 @@ class Run:
         finally:
             for task in self._tasks.values():
                 task.cancel()
+            walk.let_go()
 
     # Beginning what a lane needs.
 

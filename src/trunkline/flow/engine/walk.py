@@ -215,9 +215,19 @@ class Walk:
     def abort(self, message: str, code: str) -> None:
         """End the run as failed, whatever it still waits for."""
         self.dropped += self.waiting
-        self.waiting, self._new, self._forks = [], [], []
+        self.waiting, self._new = [], []
         self._write_failure(NodeFailed("orchestration_error", message, code=code))
         self._end(NodeFailed("orchestration_error", message, code=code))
+
+    def let_go(self) -> None:
+        """Free all lanes: nobody goes on with this walk.
+
+        A fork and its lanes hold each other, and a run may have as many as it may have nodes: what is left to
+        the collector of garbage stays for long, and then everybody waits for that.
+        """
+        for fork in self._forks:
+            fork.lanes, fork.owner = [], None
+        self._forks, self._new, self.waiting, self.dropped = [], [], [], []
 
     def _go_on(self, lane: Lane, value: Any, *, throws: bool = False) -> None:
         """Go on with a lane until it needs something."""
@@ -291,10 +301,12 @@ class Walk:
         """Let go of the branches that are not needed any more, and of forks inside of them."""
         self._forks.remove(fork)
         inside = {lane for lane in fork.lanes if lane.branch not in fork.settled}
+        fork.lanes = []
         while nested := [one for one in self._forks if one.owner in inside]:
             for one in nested:
                 self._forks.remove(one)
                 inside.update(one.lanes)
+                one.lanes = []
         self.dropped += [lane for lane in self.waiting if lane in inside]
         self.waiting = [lane for lane in self.waiting if lane not in inside]
         self._new = [lane for lane in self._new if lane not in inside]
