@@ -501,6 +501,22 @@ async def test_a_way_round_in_a_circle_lets_others_go_on_and_ends_at_a_limit(
         assert (result.status, result.code) == ("failed", "RUN_TOO_LARGE")
 
 
+async def test_a_run_ends_that_has_too_many_parallel_nodes_open_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trunkline.flow.engine.run.FORKS_LIMIT", 100)
+    # One after the other they are not too many.
+    forks = [fork(f"f{place}", "all", f"a{place}") for place in range(200)]
+    ways = [(f"f{place}", f"f{place + 1}" if place < 199 else "end") for place in range(200)]
+    joins = [(f"a{place}", target) for place, (_, target) in enumerate(ways)]
+    sets = [_set(f"a{place}") for place in range(200)]
+    row = flow_document(*forks, *sets, edges=[("start", "f0"), *ways, *joins])
+    async with LocalFlows() as flows:
+        result = await (await flows.start(CIRCLES["forks"], {})).wait()
+        assert (result.code, "at most 100 parallel nodes" in str(result)) == ("RUN_TOO_LARGE", True)
+        assert (await (await flows.start(row, {})).wait()).status == "completed"
+
+
 @pytest.mark.parametrize(
     "document",
     [

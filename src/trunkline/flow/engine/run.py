@@ -36,6 +36,8 @@ from trunkline.wire.types import Message, SendRequest, TaskState
 _SPARE_BYTES, _SPARE_EVENTS = 4 << 20, 64
 # How many nodes a run may come to: a way round in a circle ends there, if nothing else ends it.
 NODES_LIMIT = 50_000
+# And how many of its `parallel` nodes may be open at once, each within another: each holds a few KB.
+FORKS_LIMIT = 5000
 # A child that ends within this time costs its parent one append less: its rows go with those of the end.
 LINGER_MS = 50
 _WORKING = Status(TaskState.WORKING)
@@ -130,9 +132,13 @@ class Run:
         self._record()
         await self._work.drain()
         await asyncio.sleep(0)
-        if walk.ended is None and walk.nodes > NODES_LIMIT:
+        if walk.ended is not None:
+            return
+        if walk.nodes > NODES_LIMIT:
             walk.abort(f"a run comes to at most {NODES_LIMIT} nodes", RUN_TOO_LARGE)
-        elif walk.ended is None:
+        elif walk.forks > FORKS_LIMIT:
+            walk.abort(f"a run has at most {FORKS_LIMIT} parallel nodes open at once", RUN_TOO_LARGE)
+        else:
             walk.answer(lane, None)
 
     def _expect_word(self, lane: Lane) -> None:

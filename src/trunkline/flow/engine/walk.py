@@ -124,6 +124,11 @@ class Walk:
         # Whether no further branch may begin: hosts are asked for one thing after the other.
         self.held = False
 
+    @property
+    def forks(self) -> int:
+        """How many `parallel` nodes are open now."""
+        return len(self._forks)
+
     def begin(self, steps: Steps) -> None:
         """Set out; `steps` is the way of the whole run."""
         self.event(
