@@ -158,6 +158,23 @@ def test_hb27_a_ceremony_is_its_authors_and_keys_change_while_the_hub_runs(calen
     until(lambda: calendar.ask("alice", "GET", "ceremonies")[0] == 200)
 
 
+def test_a_ceremony_outlives_the_key_of_its_author_until_an_admin_ends_it(calendar: Calendar) -> None:
+    assert calendar.post("alice", "create", {**LEAST, "id": "leaver"})[0] == 200
+    others = {who: env for who, env in ALL_KEYS.items() if who != "alice"}
+    (calendar.hub.directory / "keys.yaml").write_text(_keys(**others))
+    until(lambda: calendar.ask("alice", "GET", "ceremonies")[0] == 401)
+    assert calendar.runs("leaver") == []
+    soon = (datetime.now(UTC) + timedelta(seconds=2)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert calendar.post("root", "leaver/update", {"schedule": soon})[0] == 200
+    (run,) = until(lambda: calendar.runs("leaver"))
+    log = calendar.ask("root", "GET", f"tasks/{run['taskId']}/log")[1]["items"]
+    assert [row["principal"] for row in log if row["kind"] == "submitted"] == ["alice"]
+    assert calendar.post("bob", "leaver/delete")[0] == 403
+    assert calendar.post("root", "leaver/delete")[0] == 200
+    (calendar.hub.directory / "keys.yaml").write_text(_keys(**ALL_KEYS))
+    until(lambda: calendar.ask("alice", "GET", "ceremonies")[0] == 200)
+
+
 def test_hb28_and_hb29_what_is_not_said_stays_and_what_is_wrong_is_nowhere(calendar: Calendar) -> None:
     calendar.post("alice", "create", {**LEAST, "id": "paused"})
     calendar.post("alice", "paused/update", {"enabled": False})
