@@ -48,6 +48,7 @@ def nested(levels: int) -> Any:
         ({"properties": {"p": {"allOf": [{"$ref": "#/properties/p"}]}}}, nested(2)),
         ({"items": {"allOf": [{"type": "integer"}] * 4000}}, list(range(10_000))),
         ({"items": {"enum": list(range(20_000))}}, [-1] * 20_000),
+        ({"items": {"dependentRequired": {f"k{n}": ["z"] for n in range(10_000)}}}, [{"z": 1}] * 20_000),
         ({"items": {"pattern": BACKWARDS}}, ["a" * 14] * 2000),
         ({"propertyNames": {"pattern": BACKWARDS}}, {f"{n:b}".replace("0", "b").replace("1", "a"): n for n in range(2000)}),
         (VALUE, [[1, "a"]] * 100_000),

@@ -188,7 +188,11 @@ def _named(schema: Json, name: str) -> dict[str, Json]:
 
 def _weight(schema: Json) -> int:
     listed: list[Any] = [schema.get(name) for name in ("enum", "required", "type")]
-    return 1 + sum([len(cast("list[Any]", one)) for one in listed if isinstance(one, list)]) // _LISTED
+    needing: Any = schema.get("dependentRequired")
+    # Each of its names is looked for in each value.
+    needed: list[Any] = [*cast("Json", needing).values()] if isinstance(needing, dict) else []
+    count = sum([len(cast("list[Any]", one)) for one in (*listed, *needed) if isinstance(one, list)])
+    return 1 + len(needed) + count // _LISTED
 
 
 def _members_of(value: object, most: int, with_texts: bool) -> int:
