@@ -24,7 +24,7 @@ from trunkline.store.sqlite.database import SqliteDatabase
 from trunkline.store.statements import statements
 
 # Readers look many times a second. What is held for them has left the caches of the processor, and all that
-# is made meanwhile is made in other memory: with 8 MiB a task that a hub passes on cost a tenth more.
+# is made meanwhile is made in other memory: with 8 MiB a task that a hub passes on cost some percent more.
 RECENT_BYTES = 256 << 10
 _number = attrgetter("id")
 
