@@ -59,10 +59,11 @@ EXAMPLES: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", EXAMPLES)
 async def test_the_rows_of_an_example(name: str) -> None:
     given, way = EXAMPLES[name]
+    definition = vectors.example(name)
     outputs = {"classify": {"intent": "unsure", "confidence": 0.2}, "run_tests": {"tests_passed": True}}
     async with LocalFlows(limits=PARKING, activities=StubActivities(outputs)) as flows:
         flows.engine.workflows.add(vectors.UNIT_TESTS, vectors.child_workflow())
-        run = await flows.start(vectors.example(name), given, execution_id="e")
+        run = await flows.start(definition, given, execution_id="e")
         while (result := await run.wait()).status != "completed":
             if result.status == "awaiting_signal":
                 await run.signal(result.signal_name, {"approved_by": "x"})
