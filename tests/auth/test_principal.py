@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
-from trunkline.auth.principal import ANONYMOUS, OPERATOR, Principal, Scope, check_tenant, scopes_of
+from trunkline.auth.principal import (
+    ANONYMOUS,
+    OPERATOR,
+    Principal,
+    Scope,
+    check_tenant,
+    scopes_of,
+    with_included,
+)
 from trunkline.errors import Misuse
 
 
-def test_a_principal_may_use_tasks_and_no_more() -> None:
-    assert Principal("default", "alice").scopes == {Scope.READ, Scope.WRITE}
+def test_a_principal_has_no_scopes_by_default() -> None:
+    assert inspect.signature(Principal).parameters["scopes"].default is inspect.Parameter.empty
     assert Scope.ADMIN not in ANONYMOUS.scopes
     assert frozenset(Scope) == OPERATOR
 
@@ -27,6 +37,7 @@ def test_no_tenant(name: str) -> None:
         check_tenant(name)
 
 
-def test_scopes_have_the_names_that_workflow_engines_know() -> None:
-    assert scopes_of(["start"]) == scopes_of(["resume", "submit_activity"]) == {Scope.WRITE}
-    assert scopes_of(["read_history", "answer", "odd"]) == {Scope.READ, Scope.ANSWER}
+def test_scopes_of_workflows_are_narrower_than_those_of_tasks() -> None:
+    assert scopes_of(["start", "read_history", "odd"]) == {Scope.START, Scope.HISTORY}
+    assert with_included(scopes_of(["tasks:read", "answer"])) == {Scope.READ, Scope.HISTORY, Scope.ANSWER}
+    assert with_included(scopes_of(["start"])) == {Scope.START}

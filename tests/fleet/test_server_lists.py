@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.fleet.office import Office, office
-from trunkline.auth.principal import Principal, Scope
+from trunkline.auth.principal import CALLER, Principal, Scope
 from trunkline.config import Secret, Settings
 from trunkline.fleet.call import ApiCall
 from trunkline.fleet.server_lists import ServerApi
@@ -21,7 +21,7 @@ def test_settings_show_no_secret() -> None:
         secret_key=Secret(CANARY),
     )
     api = ServerApi(store_from_url("memory:"), settings, "", lambda _: ())
-    shown = asyncio.run(api.settings(ApiCall(Principal("default", "boss"), "default")))
+    shown = asyncio.run(api.settings(ApiCall(Principal("default", "boss", CALLER), "default")))
     assert CANARY not in repr(shown)
     values = {one.name: one.value for one in shown.items}
     assert (values["keys"], values["secret_key"], values["port"]) == (("***",), "***", 8000)

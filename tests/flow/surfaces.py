@@ -8,7 +8,7 @@ from typing import Any
 
 from mcp import Client
 
-from trunkline.auth.principal import DEFAULT_TENANT, Principal
+from trunkline.auth.principal import CALLER, DEFAULT_TENANT, Principal
 from trunkline.errors import FlowRefused, RouteNotFound
 from trunkline.flow.client import FlowClient
 from trunkline.flow.codes import details_of, error_body, write_refusal
@@ -66,7 +66,7 @@ class Door:
 
     def __init__(self, api: FlowApi, tenant: str = DEFAULT_TENANT) -> None:
         self._mounts = api.mounts()
-        self._principal = Principal(tenant, "anonymous")
+        self._principal = Principal(tenant, "anonymous", CALLER)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         path = scope["path"]

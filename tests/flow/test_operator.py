@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.flow.web import WrittenClient
+from trunkline.auth.principal import Scope
 from trunkline.auth.references import Secrets
 from trunkline.errors import Misuse
 from trunkline.flow.activities.base import Activity, DelegateOrder
@@ -92,7 +93,7 @@ def test_a_token_that_is_listed_twice_has_the_scopes_of_both() -> None:
     )
     found = read_operator({"WORKFLOW_ENGINE_AUTH_TOKENS": text}).tokens
     assert [one.reveal() for one, _ in found] == ["t-secret-1", "t-secret-2"]
-    assert [whose.granted for _, whose in found] == [{"start", "read_history"}, {"read_history"}]
+    assert [whose.scopes for _, whose in found] == [{Scope.START, Scope.HISTORY}, {Scope.HISTORY}]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from trunkline.auth.principal import Principal
+from trunkline.auth.principal import CALLER, Principal
 from trunkline.fleet.routing.dispatcher import Dispatched, Dispatcher, DispatchOrder
 from trunkline.hub.front import opening
 from trunkline.run.feed import Feed
@@ -16,7 +16,7 @@ from trunkline.store.records import Dedup
 from trunkline.wire.types import Message, Part, Role, SendRequest
 from trunkline.wire.writer import Dialect
 
-CALLER = Caller(Principal("north", "me"), Dialect.V1)
+CALLER = Caller(Principal("north", "me", CALLER), Dialect.V1)
 
 
 class Orders:

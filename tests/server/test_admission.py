@@ -19,7 +19,7 @@ from tests.hostile.sockets import flood, one, post, request
 from trunkline import Agent as Author
 from trunkline.auth.identity import ClosedTenants, Identity
 from trunkline.auth.keys import Keyring
-from trunkline.auth.principal import ANONYMOUS, Principal, Scope
+from trunkline.auth.principal import ANONYMOUS, CALLER, Principal, Scope
 from trunkline.config import Settings
 from trunkline.errors import Forbidden, TooManyRequests, Unauthenticated
 from trunkline.host import Application
@@ -186,7 +186,7 @@ def test_those_whose_place_nobody_knows_are_one() -> None:
 
 
 def test_those_with_a_name_are_one_wherever_they_are() -> None:
-    door = _door(Principal("t", "somebody"))
+    door = _door(Principal("t", "somebody", CALLER))
     assert _together(door, _exchange(("192.0.2.1", 1)), _exchange(("192.0.2.2", 1)))
 
 
@@ -227,7 +227,7 @@ def test_a_scope_is_needed() -> None:
     permit(reader, Scope.READ)
     with pytest.raises(Forbidden, match="tasks:write") as refused:
         permit(reader, Scope.WRITE)
-    assert refused.value.details == {"scope": "tasks:write"}
+    assert refused.value.details == {"scope": "tasks:write", "granted": "tasks:read"}
 
 
 def test_one_caller_at_ten_times_its_quota_does_not_shut_out_another(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from trunkline.auth.principal import Principal
+from trunkline.auth.principal import CALLER, Principal
 from trunkline.config import Settings
 from trunkline.errors import TooManyRequests, Unauthenticated
 from trunkline.http.asgi import AsgiExchange
@@ -17,7 +17,7 @@ from trunkline.server import admission
 from trunkline.server.admission import Admission
 from trunkline.telemetry.traces import TraceSeen
 
-ALICE = Principal("t", "alice")
+ALICE = Principal("t", "alice", CALLER)
 RIGHT, WRONG = "right", "wrong"
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.run.desk import DONE, Act, Desk, desk, run
 from trunkline import Client, errors
-from trunkline.auth.principal import Principal
+from trunkline.auth.principal import CALLER, Principal
 from trunkline.clock import now_ms
 from trunkline.demo import agent
 from trunkline.log import events as ev
@@ -90,7 +90,7 @@ def test_a_list_is_counted_where_one_page_is_not_all_of_it(monkeypatch: pytest.M
     assert asyncio.run(main()) == [(3, 3, 0), (2, 3, 1), (1, 3, 2)]
 
 
-ME = Principal("t", "me")
+ME = Principal("t", "me", CALLER)
 HERE = Caller(ME, Dialect.V1)
 
 
@@ -236,7 +236,9 @@ def test_a_damaged_task_is_listed_by_its_head_and_hides_no_other(caplog: pytest.
                 with pytest.raises(errors.StoreError, match="cannot be read"):
                     await read(caller, TaskQuery(broken.id))
                 with pytest.raises(errors.TaskNotFound):
-                    await read(Caller(Principal(ME.tenant, "somebody"), Dialect.V1), TaskQuery(broken.id))
+                    await read(
+                        Caller(Principal(ME.tenant, "somebody", CALLER), Dialect.V1), TaskQuery(broken.id)
+                    )
             # The next task of the conversation goes on with what can be read of it.
             assert (
                 await earlier(runner.tasks, await runner.open(context_id=head.context_id), (head.agent,))

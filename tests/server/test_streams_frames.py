@@ -7,7 +7,7 @@ import pytest
 from tests.run.desk import run
 from tests.server.test_streams import Line
 from trunkline import Agent, Turn
-from trunkline.auth.principal import Principal
+from trunkline.auth.principal import CALLER, Principal
 from trunkline.clock import now_ms
 from trunkline.host import Application
 from trunkline.log.events import Compacted
@@ -49,7 +49,7 @@ def test_a_resume_into_a_range_gets_what_is_whole(dialect: Dialect, after: int) 
             assert 1 <= sum(isinstance(one.event, Compacted) for one in stored) <= 3
             assert (await client.get(task["id"]))["artifacts"] == task["artifacts"]
 
-            caller = Caller(Principal("default", "anonymous"), dialect, last_event_id=str(after))
+            caller = Caller(Principal("default", "anonymous", CALLER), dialect, last_event_id=str(after))
             subscription = await application.host.router.origin.operations.operations.subscribe(
                 caller, TaskQuery(task["id"])
             )

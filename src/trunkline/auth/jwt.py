@@ -22,7 +22,7 @@ from joserfc.jwk import JWKRegistry, Key
 from joserfc.jws import JWSRegistry, deserialize_compact
 from msgspec import Struct
 
-from trunkline.auth.principal import SCOPES, Principal, Scope, check_tenant, scopes_of
+from trunkline.auth.principal import SCOPES, Principal, Scope, check_tenant, scopes_of, with_included
 from trunkline.config import Issuer
 from trunkline.errors import Misuse, Unauthenticated, Unavailable, Unreachable
 from trunkline.net.fetch import Fetcher
@@ -246,7 +246,7 @@ def _scopes(claims: Claims, issuer: Issuer) -> frozenset[Scope]:
     given = {word for name in ("scope", "scp") for text in _texts(claims.get(name)) for word in text.split()}
     named = scopes_of(given)
     # Others call scopes `admin` too: who runs one tenant's logins does not thereby run this server.
-    return named & scopes_of(issuer.scopes) if named else scopes_of(issuer.default_scopes)
+    return named & with_included(scopes_of(issuer.scopes)) if named else scopes_of(issuer.default_scopes)
 
 
 def _texts(value: object) -> list[str]:

@@ -37,26 +37,35 @@ class Scope(Enum):
     # Everything of one's own tenant; and of any tenant, and of the server as a whole.
     ADMIN = "admin"
     OPERATOR = "operator"
+    # Runs of workflows over their REST API and nothing else, by the names that other workflow engines use.
+    START = "start"
+    RESUME = "resume"
+    SUBMIT = "submit_activity"
+    HISTORY = "read_history"
 
 
-# What other workflow engines call the same.
-_ALIASES = {
-    "start": Scope.WRITE,
-    "resume": Scope.WRITE,
-    "submit_activity": Scope.WRITE,
-    "read_history": Scope.READ,
+SCOPES = {scope.value: scope for scope in Scope}
+FLOW_SCOPES = frozenset({Scope.START, Scope.RESUME, Scope.SUBMIT, Scope.HISTORY})
+# The scope that includes each of them.
+INCLUDED_IN = {
+    Scope.START: Scope.WRITE,
+    Scope.RESUME: Scope.WRITE,
+    Scope.SUBMIT: Scope.WRITE,
+    Scope.HISTORY: Scope.READ,
 }
-SCOPES = {**{scope.value: scope for scope in Scope}, **_ALIASES}
 CALLER = frozenset({Scope.READ, Scope.WRITE})
 OPERATOR = frozenset(Scope)
 
 
 class Principal(Struct, frozen=True, gc=False):
-    """Somebody who may own tasks; `name` is the owner of what it asks for."""
+    """An authenticated caller; `name` is the owner of the tasks that it sends.
+
+    The scopes have no default: each kind of credential states what it grants.
+    """
 
     tenant: str
     name: str
-    scopes: frozenset[Scope] = CALLER
+    scopes: frozenset[Scope]
 
     def lasts_in(self, now: Principal | None) -> bool:
         """Whether who a key stood for is who it stands for now, and may still do all that it might."""
@@ -70,8 +79,13 @@ ANONYMOUS = Principal(DEFAULT_TENANT, "anonymous", frozenset({Scope.READ, Scope.
 
 
 def scopes_of(names: Iterable[str]) -> frozenset[Scope]:
-    """The scopes of these names; a name that is none means nothing."""
+    """Return the scopes of these names. Unknown names grant nothing."""
     return frozenset([SCOPES[name] for name in names if name in SCOPES])
+
+
+def with_included(scopes: frozenset[Scope]) -> frozenset[Scope]:
+    """Return these scopes and the narrower ones that they include."""
+    return scopes.union([narrow for narrow, wide in INCLUDED_IN.items() if wide in scopes])
 
 
 def tenant_of(principal: Principal, asked: str) -> str:

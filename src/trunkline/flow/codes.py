@@ -68,8 +68,9 @@ def _told(refused: Refused) -> tuple[int, str, dict[str, Any]]:
             return 401, "AUTH_ERROR", {"reason": "missing_or_invalid"}
         case Forbidden():
             needed = refused.details.get("scope", "")
-            scope = {"reason": "insufficient_scope", "required_scope": needed} if needed else {}
-            return 403, "AUTH_FORBIDDEN", scope
+            granted = refused.details.get("granted", "").split()
+            scopes = {"required_scope": needed, "granted_scopes": granted}
+            return 403, "AUTH_FORBIDDEN", {"reason": "insufficient_scope", **scopes} if needed else {}
         case RouteNotFound():
             return (405 if refused.allow else 404), "NOT_FOUND", {}
         case TooLarge():

@@ -14,7 +14,7 @@ from typing import Annotated, Any, cast
 import msgspec
 from msgspec import Meta, Struct
 
-from trunkline.auth.principal import DEFAULT_TENANT
+from trunkline.auth.principal import DEFAULT_TENANT, FLOW_SCOPES, scopes_of
 from trunkline.auth.references import KeyReference, Secrets
 from trunkline.config import Secret
 from trunkline.errors import Misuse
@@ -27,7 +27,7 @@ from trunkline.flow.definition.signing import SignaturePolicy, signature_policy
 from trunkline.flow.delegates.mock import MockDelegate, ProtocolDelegates, UnknownAgents
 from trunkline.flow.delegates.tasks import HttpTasks, TasksConfig, TasksDelegate
 from trunkline.flow.delegates.tools import ToolDelegates
-from trunkline.flow.scopes import FLOW_SCOPES, TokenPrincipal
+from trunkline.flow.scopes import TokenPrincipal
 from trunkline.mcp.manifest import McpManifest, load_manifest
 from trunkline.mcp.servers import McpServers
 from trunkline.net.http import HttpClient
@@ -171,7 +171,7 @@ class _TokenForm(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _tokens(text: str) -> tuple[tuple[Secret, TokenPrincipal], ...]:
-    """The tokens of callers; one that is listed twice has the scopes of both."""
+    """Read the tokens of callers. A token that is listed twice has the scopes of both entries."""
     if not text:
         return ()
     name = f"{PREFIX}AUTH_TOKENS"
@@ -181,15 +181,16 @@ def _tokens(text: str) -> tuple[tuple[Secret, TokenPrincipal], ...]:
         # Not with what was written: that holds secrets.
         place = str(error).partition(" - at ")[2]
         raise Misuse(f"{name} is a list of objects with token and scopes; look at {place or 'it'}") from None
+    known = sorted([scope.value for scope in FLOW_SCOPES])
     scopes: dict[str, frozenset[str]] = {}
     for one in found:
-        odd = [scope for scope in one.scopes if scope not in FLOW_SCOPES]
+        odd = [scope for scope in one.scopes if scope not in known]
         if odd:
-            raise Misuse(f"{name}: there is no scope {odd[0]!r}; there are {', '.join(FLOW_SCOPES)}")
+            raise Misuse(f"{name}: there is no scope {odd[0]!r}; use {', '.join(known)}")
         scopes[one.token] = scopes.get(one.token, frozenset()).union(one.scopes)
     return tuple(
         [
-            (Secret(token), TokenPrincipal(DEFAULT_TENANT, f"token-{number}", granted=granted))
+            (Secret(token), TokenPrincipal(DEFAULT_TENANT, f"token-{number}", scopes_of(granted)))
             for number, (token, granted) in enumerate(scopes.items(), 1)
         ]
     )

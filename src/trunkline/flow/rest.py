@@ -24,13 +24,20 @@ from trunkline.flow.engine.view import ShownRow
 from trunkline.flow.forms import LIMIT_BYTES, StartForm, read_form, read_json
 from trunkline.flow.port import FlowCaller, FlowPort
 from trunkline.flow.results import moment_text
-from trunkline.flow.scopes import owner_known, permit
+from trunkline.flow.scopes import owner_known
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.http.mounts import App, Mount, Route
 
 log = logging.getLogger("trunkline.flow")
 WORKFLOWS, EXECUTIONS = "/v1/workflows", "/v1/executions"
-_VERBS = ("resume", "submit_activity", "signal", "cancel")
+_START, _HISTORY = AuthScope.START.value, AuthScope.HISTORY.value
+# The acts on a run, each with the scope that it needs.
+_VERBS = {
+    "resume": AuthScope.RESUME.value,
+    "submit_activity": AuthScope.SUBMIT.value,
+    "signal": AuthScope.SUBMIT.value,
+    "cancel": _START,
+}
 _SLUG = re.compile(r"[^a-z0-9]+")
 _ID_LIMIT = 64
 _encode = msgspec.json.Encoder().encode
@@ -80,17 +87,16 @@ class FlowApi:
         return self._port().definitions.registered(tenant, workflow_id)
 
     def mounts(self) -> list[Mount]:
-        """The places of the API, with what each route needs and takes."""
+        """Return the mounts of the API, each route with its scope and its body limit."""
         app: App = self.__call__
-        read, write = AuthScope.READ.value, AuthScope.WRITE.value
         return [
             Mount(
                 WORKFLOWS,
                 app,
                 [
-                    Route("POST /", write, LIMIT_BYTES),
-                    Route("GET /{id}", read, 0),
-                    Route("POST /{id}/executions", write, LIMIT_BYTES),
+                    Route("POST /", _START, LIMIT_BYTES),
+                    Route("GET /{id}", _HISTORY, 0),
+                    Route("POST /{id}/executions", _START, LIMIT_BYTES),
                 ],
                 write_refusal,
             ),
@@ -98,12 +104,12 @@ class FlowApi:
                 EXECUTIONS,
                 app,
                 [
-                    Route("GET /", read, 0),
-                    Route("POST /", write, LIMIT_BYTES),
-                    Route("GET /{id...}/events", read, 0),
-                    Route("GET /{id...}/checkpoint", read, 0),
-                    Route("GET /{id...}", read, 0),
-                    *[Route(f"POST /{{id...}}:{verb}", write, LIMIT_BYTES) for verb in _VERBS],
+                    Route("GET /", _HISTORY, 0),
+                    Route("POST /", _START, LIMIT_BYTES),
+                    Route("GET /{id...}/events", _HISTORY, 0),
+                    Route("GET /{id...}/checkpoint", _HISTORY, 0),
+                    Route("GET /{id...}", _HISTORY, 0),
+                    *[Route(f"POST /{{id...}}:{verb}", scope, LIMIT_BYTES) for verb, scope in _VERBS.items()],
                 ],
                 write_refusal,
             ),
@@ -125,8 +131,6 @@ class FlowApi:
     async def _answer(self, scope: Scope, body: bytes) -> Answer:
         principal: Principal = scope["trunkline.principal"]
         pattern: str = scope["trunkline.route"]
-        verb = pattern.rpartition(":")[2]
-        permit(principal, verb, reads=pattern.startswith("GET"))
         query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
         tenant = tenant_of(principal, query.pop("tenant", ""))
         caller = FlowCaller(tenant, principal.name, owner_known(principal))

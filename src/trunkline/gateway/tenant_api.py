@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 from msgspec.structs import replace
 
 from trunkline.auth.key_store import KeyStore
-from trunkline.auth.principal import DEFAULT_TENANT, Scope, check_tenant
+from trunkline.auth.principal import DEFAULT_TENANT, FLOW_SCOPES, Scope, check_tenant
 from trunkline.errors import Conflict, InvalidParams, Misuse, RouteNotFound
 from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, PageQuery
 from trunkline.fleet.route import api_route
@@ -22,8 +22,9 @@ from trunkline.store.records import AddedDoc
 from trunkline.wire.card import plain_name
 from trunkline.wire.spellings import timestamp
 
-# What the key may do that is made with a tenant: everything of that tenant, and nothing of the server.
-ADMIN_SCOPES = tuple([one.value for one in Scope if one not in (Scope.OPERATOR, Scope.METRICS)])
+# The scopes of the key that is made with a tenant: everything of that tenant, and nothing of the server.
+_LEFT_OUT = FLOW_SCOPES | {Scope.OPERATOR, Scope.METRICS}
+ADMIN_SCOPES = tuple([one.value for one in Scope if one not in _LEFT_OUT])
 _OWNER = "admin"
 _ROTATE = ":rotate"
 _NO_SLUG = re.compile(r"[^a-z0-9._-]+")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from msgspec import Struct
 
-from trunkline.auth.principal import CALLER, Principal, Scope
+from trunkline.auth.principal import CALLER, INCLUDED_IN, Principal, Scope
 from trunkline.errors import Forbidden, InvalidParams
 from trunkline.http.exchange import Headers
 from trunkline.log.fold import State
@@ -34,14 +34,17 @@ INSTEAD: dict[Operation, Scope] = dict.fromkeys(
 
 
 def permit(principal: Principal, scope: Scope, instead: Scope | None = None) -> None:
-    """Whether a caller may do something, before anything is looked up; also one that has a scope `instead`.
+    """Check that a caller has a scope, a wider scope that includes it, or the scope `instead`.
 
     Raises:
-        Forbidden: it has not the scope.
+        Forbidden: the caller has none of them.
     """
-    if scope not in principal.scopes and instead not in principal.scopes:
+    granted = principal.scopes
+    if scope not in granted and instead not in granted and INCLUDED_IN.get(scope) not in granted:
         raise Forbidden(
-            f"this needs the scope {scope.value}, which the caller does not have", scope=scope.value
+            f"this needs the scope {scope.value}, which the caller does not have",
+            scope=scope.value,
+            granted=" ".join(sorted([one.value for one in granted])),
         )
 
 
