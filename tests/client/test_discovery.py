@@ -11,7 +11,7 @@ import pytest
 from tests.client.web import Asked, Page, Web
 from tests.net.targets import Call, names, site
 from trunkline.client.credentials import Bearer, Guarded
-from trunkline.client.discovery import LIMIT, Discovery, places
+from trunkline.client.discovery import LIMIT, Discovery
 from trunkline.errors import (
     Forbidden,
     RouteNotFound,
@@ -50,47 +50,6 @@ def found(pages: dict[str, Any], url: str = HOST, **options: Any) -> tuple[Web, 
         return web, discovery
 
     return run(work)
-
-
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("https://h", ["/.well-known/agent-card.json", "/.well-known/agent.json"]),
-        ("https://h/", ["/.well-known/agent-card.json", "/.well-known/agent.json"]),
-        ("https://h/cards/x.json", ["/cards/x.json"]),
-        (
-            "https://h/a2a",
-            [
-                "/.well-known/agent-card.json",
-                "/a2a/.well-known/agent-card.json",
-                "/a2a/agent-card.json",
-                "/.well-known/agent.json",
-                "/a2a/.well-known/agent.json",
-            ],
-        ),
-        (
-            "https://h/v1/agents/x/",
-            [
-                "/v1/agents/x/.well-known/agent-card.json",
-                "/v1/agents/x/agent-card.json",
-                "/v1/agents/.well-known/agent-card.json",
-                "/.well-known/agent-card.json",
-                "/v1/agents/x/.well-known/agent.json",
-                "/v1/agents/.well-known/agent.json",
-                "/.well-known/agent.json",
-            ],
-        ),
-    ],
-)
-def test_places_in_order(url: str, expected: list[str]) -> None:
-    assert list(places(url)) == [f"https://h{path}" for path in expected]
-
-
-def test_what_is_no_url() -> None:
-    for url in ("agent.example", "https://[x/", "ftp://agent.example/"):
-        with pytest.raises(Unreachable) as error:
-            places(url)
-        assert error.value.reason == "url"
 
 
 def test_both_well_known_paths_and_no_more_requests_than_needed() -> None:
@@ -354,6 +313,56 @@ def test_who_sends_for_us_may_have_a_clock_of_its_own(monkeypatch: pytest.Monkey
             await Discovery(HOST, web).card()
 
     run(work)
+
+
+HUB = b"""{"name":"shop hub","supportedInterfaces":[{"url":"https://agent.example/a2a",
+  "protocolBinding":"JSONRPC","protocolVersion":"1.0"}],
+  "skills":[{"id":"buy","tags":["routed","buyer"]}]}"""
+AGENTS = Page(200, b'{"items":[{"name":"buyer"},{"name":"seller"}],"next":null}')
+
+
+@pytest.mark.parametrize("name", ["Buyer", "nonexistent", "Buyer/a2a"])
+@pytest.mark.parametrize("prefix", ["", "/mounted/here"])
+@pytest.mark.parametrize("listed", [{}, {"agents": AGENTS}])
+def test_card_of_another_agent_is_refused(name: str, prefix: str, listed: dict[str, Page]) -> None:
+    hub = f"{HOST}{prefix}"
+    pages: dict[str, Any] = {f"{hub}/.well-known/agent-card.json": Page(200, HUB)}
+    if listed:
+        pages[f"{hub}/api/agents"] = listed["agents"]
+    path = f"{prefix}/v1/a2a/agents/{name}"
+    with pytest.raises(RouteNotFound) as error:
+        found(pages, HOST + path)
+    text = str(error.value)
+    assert error.value.missing == "AGENT_NOT_FOUND"
+    assert f"no agent has the path '{path}'" in text
+    assert f"{hub}/.well-known/agent-card.json is the card of 'shop hub'" in text
+    assert "'buyer'" in text
+    assert ("'seller'" in text) is bool(listed and name == "nonexistent")
+
+
+def test_nearest_refused_card_is_named_when_a_farther_place_fails() -> None:
+    pages = {f"{HOST}/x/.well-known/agent-card.json": Page(200, HUB), NEW: Page(503)}
+    with pytest.raises(
+        RouteNotFound, match=r"example/x/\.well-known/agent-card\.json is the card of 'shop hub'"
+    ):
+        found(pages, f"{HOST}/x/wrong")
+
+
+def test_card_that_stops_describing_the_agent_is_refused_on_refresh() -> None:
+    async def work() -> None:
+        web = Web({NEW: Page(200, CARD.replace(b"/a2a", b"/one"))})
+        discovery = Discovery(f"{HOST}/one", web)
+        assert (await discovery.card()).name == "scribe"
+        web.pages[NEW] = Page(200, HUB)
+        with pytest.raises(RouteNotFound, match="'shop hub'"):
+            await discovery.card(refresh=True)
+
+    run(work)
+
+
+def test_card_by_its_own_url_is_used_for_any_agent_url() -> None:
+    web, _ = found({NEW: FOUND}, f"{HOST}/wrong", card_url=NEW)
+    assert web.urls == [NEW]
 
 
 def test_the_explanation_is_bounded() -> None:

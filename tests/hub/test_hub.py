@@ -13,7 +13,8 @@ import pytest
 
 from tests.harness import V1, Agent, ServerProcess
 from trunkline.cli.main import app
-from trunkline.errors import Misuse
+from trunkline.client.client import Client
+from trunkline.errors import Misuse, RouteNotFound
 from trunkline.hub.hub import EVERYWHERE
 from trunkline.hub.template import write_workspace
 from trunkline.mock.app import Mock
@@ -129,6 +130,42 @@ def test_the_hub_is_an_agent_whose_messages_are_routed(demo_hub: Agent) -> None:
     agents = {item["taskId"]: item["agent"] for item in items}
     ids = [one["id"] for one in (routed, aimed, helm, refused)]
     assert [agents[one] for one in ids] == ["reviewer", "approver", "writer", "hub"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/a2a/agents/Writer", "/v1/a2a/agents/nonexistent", "/v1/a2a/agents/nonexistent/a2a", "/Writer"],
+)
+def test_path_without_agent_is_refused_and_no_other_agent_does_the_work(
+    demo_hub: Agent, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = demo_hub.base + path
+    before = demo_hub.http.get(f"{demo_hub.base}/api/tasks").json()["items"]
+    for command in (["send", url, "hi"], ["task", "list", "-a", url], ["doctor", url]):
+        with pytest.raises(SystemExit) as ended:
+            app(command, prog_name="trunkline")
+        output = capsys.readouterr()
+        text = " ".join((output.out + output.err).split())
+        assert ended.value.code == 3, text
+        assert f"no agent has the path '{path}'" in text
+        assert "'writer'" in text
+
+    async def delegate() -> None:
+        async with Client(url, bindings=["DELEGATE"]) as client:
+            with pytest.raises(RouteNotFound, match="'writer'"):
+                await client.send("hi")
+
+    asyncio.run(delegate())
+    assert demo_hub.http.get(f"{demo_hub.base}/api/tasks").json()["items"] == before
+
+
+@pytest.mark.parametrize("path", ["", "/a2a", "/v1/a2a/agents/writer", "/v1/a2a/agents/writer/a2a"])
+def test_path_of_an_agent_is_called(demo_hub: Agent, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        app(["send", demo_hub.base + path, "hi"], prog_name="trunkline")
+    output = capsys.readouterr()
+    assert not ended.value.code, output.err
+    assert "A first version" in output.out
 
 
 @pytest.mark.parametrize("path", ["", "/v1/a2a/agents/writer"])

@@ -123,8 +123,8 @@ class Session:
         try:
             async with self.time_limit("no card within {seconds:g} seconds"):
                 return await self.client.card()
-        except RouteNotFound:
-            if not self.config.items("transport"):
+        except RouteNotFound as error:
+            if error.missing or not self.config.items("transport"):
                 raise
             # Who says how to speak to it needs no card; without one it is not known to stream.
             print_notice("Warning", "there is no card; it is spoken to as --transport says")

@@ -10,8 +10,8 @@ import logging
 import re
 from collections import deque
 from collections.abc import Awaitable
-from urllib.parse import urlsplit
 
+from trunkline.client.card_places import agents_url, card_places, describes, listed_names, wrong_card
 from trunkline.client.http_transport import HttpAnswer
 from trunkline.errors import (
     Forbidden,
@@ -37,36 +37,8 @@ TIMEOUT_S = 15.0
 # An old card is kept this long before the agent is asked again that could not be asked.
 PATIENCE_S = 30.0
 _SAID = 200
-NEW, OLD = "/.well-known/agent-card.json", "/.well-known/agent.json"
-# Where agents are spoken to rather than found: the card is beside such a place, not beneath it.
-_ENDPOINTS = {"a2a", "rpc", "jsonrpc", "v1"}
 _REDIRECTS = {301, 302, 303, 307, 308}
 _MAX_AGE = re.compile(r"(?:^|[\s,])max-age\s*=\s*\"?(\d{1,10})", re.IGNORECASE)
-
-
-def places(url: str) -> tuple[str, ...]:
-    """Where the card of an agent may be that is called by this URL, the likeliest first.
-
-    A URL that ends in `.json` is the card's own.
-
-    Raises:
-        Unreachable: it is no URL that could be called.
-    """
-    target(url)
-    parts = urlsplit(url)
-    origin = f"{parts.scheme}://{parts.netloc}"
-    path = parts.path.rstrip("/")
-    if path.endswith(".json"):
-        return (url,)
-    if not path:
-        return (origin + NEW, origin + OLD)
-    above, _, last = path.rpartition("/")
-    bases = (above, path) if last.lower() in _ENDPOINTS else (path, above)
-    # One card may stand for all agents at the root, so that is asked after the places nearer by.
-    bases = tuple(dict.fromkeys((*bases, "")))
-    near = [origin + base + NEW for base in bases]
-    near.insert(bases.index(path) + 1, f"{origin}{path}/agent-card.json")
-    return (*near, *[origin + base + OLD for base in bases])
 
 
 class Discovery:
@@ -88,7 +60,9 @@ class Discovery:
         self.explanation: deque[str] = deque(maxlen=50)
         # Where the card was found; empty before that.
         self.found_at = ""
-        self._places = (card_url,) if card_url else places(url)
+        self._places = (card_url,) if card_url else card_places(url)
+        # Only a card that was searched for may turn out to describe another agent.
+        self._url = "" if card_url else url
         self._http_client = http_client
         self._ttl_s = ttl_s
         self._timeout_s = timeout_s
@@ -101,7 +75,7 @@ class Discovery:
         """The card, fetched if need be; with `refresh` the agent is asked in any case.
 
         Raises:
-            RouteNotFound: there is none in any place.
+            RouteNotFound: there is no card in any place, or only one that describes another agent.
             Unauthenticated: the agent shows it only to callers whom it knows.
             Unreadable: what is there is no card.
             Unreachable: nobody is there.
@@ -162,38 +136,67 @@ class Discovery:
         if answer.status in (404, 405, 410):
             self._tell(self.found_at, f"HTTP {answer.status}; the card is looked for again")
             return await self._look()
-        if (card := self._read(self.found_at, answer)) is None:
+        card = self._read(self.found_at, answer)
+        if card is None:
             raise Unreadable(self.explanation[-1])
+        if not self._accept(self.found_at, answer, card):
+            raise await self._refusal(self.found_at, card)
         return card
 
     async def _look(self) -> PeerCard:
+        other: tuple[str, PeerCard] | None = None
         for place in self._places:
-            answer = await self._get(place, ())
-            if (card := self._read(place, answer)) is not None:
+            try:
+                answer = await self._get(place, ())
+                card = self._read(place, answer)
+            except TrunklineError:
+                if other is None:
+                    raise
+                break
+            if card is not None and self._accept(place, answer, card):
                 return card
+            if card is not None:
+                other = other or (place, card)
+        if other is not None:
+            raise await self._refusal(*other)
         raise RouteNotFound(
             f"no agent card is there; asked: {'; '.join([*self.explanation][-len(self._places) :])}"
         )
 
     def _read(self, place: str, answer: HttpAnswer) -> PeerCard | None:
-        """The card in an answer, if there is one; every answer is told of."""
+        """Return the card in an answer, or None if it has none; the explanation records either."""
         if answer.status != 200:
             self._tell(place, f"HTTP {answer.status}")
             self._stop(place, answer)
             return None
         try:
-            card = read_card(answer.body)
+            return read_card(answer.body)
         except Unreadable as error:
             self._tell(place, str(error))
             if len(self._places) == 1:
                 raise
             return None
+
+    def _accept(self, place: str, answer: HttpAnswer, card: PeerCard) -> bool:
+        """Keep a card if it describes the agent that was searched for, and return whether it does."""
+        name = card.name[:_SAID]
+        if self._url and not describes(card, place, self._url):
+            self._tell(place, f"the card of {name!r}, which is another agent")
+            return False
         self._card = card
         self.found_at = place
         self._etag = answer.headers.get("etag", "")
         self._keep(answer)
-        self._tell(place, f"the card of {card.name[:_SAID]!r}")
-        return card
+        self._tell(place, f"the card of {name!r}")
+        return True
+
+    async def _refusal(self, place: str, card: PeerCard) -> RouteNotFound:
+        """Return the error for a card of another agent, with names from the list of its hub if it has one."""
+        try:
+            answer = await self._get(agents_url(place), ())
+        except TrunklineError:
+            return wrong_card(card, place, self._url)
+        return wrong_card(card, place, self._url, listed_names(answer.body))
 
     def _stop(self, place: str, answer: HttpAnswer) -> None:
         """Raise where the other places would say the same."""

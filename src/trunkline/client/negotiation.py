@@ -187,6 +187,9 @@ class Negotiation:
         try:
             card = await self.card()
         except (RouteNotFound, Unreadable) as error:
+            if isinstance(error, RouteNotFound) and error.missing:
+                # The only card here describes another agent. Calling that one would do the wrong work.
+                raise
             # Without a card an agent can still be spoken to, if it is where it seems to be.
             self._notes = (f"no card: {error}",)
             card = None

@@ -92,7 +92,8 @@ def _report(subject: Subject, findings: list[Finding], left: int, took_s: float)
     nothing = ""
     if not subject.card:
         tried = next(iter(subject.cards.values()), None)
-        nothing = f"no card at {subject.url}: {'nobody answered' if tried is None else tried.summary()}"
+        why = subject.wrong_card or ("nobody answered" if tried is None else tried.summary())
+        nothing = f"no card at {subject.url}: {why}"
     unknown = (one for one in findings if one.outcome is CheckOutcome.UNKNOWN)
     unanswered = {one.where for one in unknown if one.check == _ANSWERS.name}
     return DoctorReport(

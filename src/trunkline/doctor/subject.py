@@ -10,11 +10,13 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
+from trunkline.client.card_places import agents_url, card_bases, describes, listed_names, wrong_card
 from trunkline.config import Secret
 from trunkline.doctor.exchange import ProbeClient, ProbeExchange, ProtocolObject, at, members, objects, text
 from trunkline.doctor.probe import DeclaredInterface, InterfaceProbe
-from trunkline.errors import Misuse
+from trunkline.errors import Misuse, Unreadable
 from trunkline.net.http import Headers, HttpClient, HttpRequest
+from trunkline.wire.peer_card import PeerCard, read_card
 
 CARD, LEGACY = "/.well-known/agent-card.json", "/.well-known/agent.json"
 TEXT = "This is a probe of trunkline doctor. A short answer is enough."
@@ -68,6 +70,8 @@ class Subject:
         self.malformed_tasks: set[str] = set()
         self.card: dict[str, Any] = {}
         self.base = self.origin
+        # Why the card that was found is not used: it describes another agent.
+        self.wrong_card = ""
         # The card, or what came instead, at each of the well-known paths.
         self.cards: dict[str, ProbeExchange] = {}
 
@@ -108,16 +112,36 @@ class Subject:
             self.tasks.setdefault(found.task_id, MadeTask(probe)).state = found.state
 
     async def discover(self) -> bool:
-        """Look for the card at every place where it may be; False if there is none."""
+        """Search for the card wherever it may be, and return whether it was found."""
         given = self.address.path.rstrip("/")
-        bases = [self.origin] if not given or given.endswith(".json") else [self.url, self.origin]
-        paths = [given, CARD, LEGACY] if given.endswith(".json") else [CARD, LEGACY]
-        for base in bases:
-            found = await asyncio.gather(*(self.get_card(base + path) for path in paths))
+        is_card_url = given.endswith(".json")
+        paths = [given, CARD, LEGACY] if is_card_url else [CARD, LEGACY]
+        for base in ("",) if is_card_url else card_bases(given):
+            found = await asyncio.gather(*(self.get_card(self.origin + base + path) for path in paths))
             self.cards = dict(zip(paths, found, strict=True))
-            if any(map(is_card, found)):
-                self.card, self.base = members(self.card_exchange.json), base
+            if not any(map(is_card, found)):
+                continue
+            place = self.origin + base + next(path for path in paths if is_card(self.cards[path]))
+            if await self._describes(place):
+                self.card, self.base = members(self.card_exchange.json), self.origin + base
                 return True
+        if self.wrong_card:
+            # The checks of the card examine what this agent serves, which is nothing.
+            self.cards, self.base = {}, self.url
+        return False
+
+    async def _describes(self, place: str) -> bool:
+        """Return whether the card at this place describes the agent; record the error if it does not."""
+        try:
+            card = read_card(self.card_exchange.body)
+        except Unreadable:
+            # The checks of the card say what is wrong with it.
+            card = PeerCard(name="")
+        if describes(card, place, self.url):
+            return True
+        if not self.wrong_card:
+            agents = await self.get_card(agents_url(place))
+            self.wrong_card = wrong_card(card, place, self.url, listed_names(agents.body)).message
         return False
 
     async def get_card(self, url: str, *, known: bool = True, headers: Headers = ()) -> ProbeExchange:

@@ -13,8 +13,6 @@ from trunkline.errors import InvalidParams
 from trunkline.wire.decode import DECODE_ERRORS, check_structure, invalid_params, parse_error
 
 Form = TypeVar("Form")
-# The code of a refusal that an agent is not there, in the place of that of a path.
-AGENT_NOT_FOUND = "AGENT_NOT_FOUND"
 Limit = Annotated[int, Meta(ge=1, le=200)]
 
 

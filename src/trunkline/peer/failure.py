@@ -79,6 +79,8 @@ def _refusal(error: Refused, *, has_task: bool) -> PeerFailure:
         return PeerFailure("forgotten", f"no longer knows its task{_said(error)}")
     if isinstance(error, MethodNotFound | UnsupportedOperation) and has_task:
         return PeerFailure("unfollowable", "has no way to ask what became of its task")
+    if isinstance(error, RouteNotFound) and error.missing:
+        return PeerFailure("misaddressed", "has no card at its URL; the card found there is another agent's")
     if isinstance(error, RouteNotFound | VersionNotSupported | MethodNotFound):
         return PeerFailure("incompatible", "speaks no A2A that is spoken here")
     if isinstance(error, _SPOKEN):

@@ -18,6 +18,8 @@ _TYPES = "type.googleapis.com/google.rpc."
 PROBLEM = b"application/problem+json"
 # What gRPC calls a request that the state of an agent or a task does not allow.
 _UNMET = "FAILED_PRECONDITION"
+# The code for an agent that does not exist, in place of the code for a missing path.
+AGENT_NOT_FOUND = "AGENT_NOT_FOUND"
 
 
 class Code(Struct, frozen=True):

@@ -171,6 +171,29 @@ def test_hb_01_to_hb_05_cards_are_found_followed_and_asked_for_with_auth(
     fleet(tmp_path, text, work, prepare=prepare)
 
 
+def test_entry_whose_path_has_no_card_does_not_become_another_agent(tmp_path: Path) -> None:
+    def text(url: str) -> str:
+        # The entry of the first seed: `${QUINN_BASE_URL}/a2a`, with its card at the base.
+        return "agents:\n" + "".join(
+            f"  - name: {name}\n    url: {url}{path}\n{TENANTS}"
+            for name, path in (("quinn", "/a2a"), ("wrong", "/v1/a2a/agents/Quinn"))
+        )
+
+    def prepare(cards: CardServer) -> None:
+        cards.cards[NEW] = card("quinn", "pr_review")
+
+    async def work(at: Fleet) -> None:
+        assert (await at.until("quinn", state="ready"))["skills"][0]["id"] == "pr_review"
+        wrong = await at.until("wrong", state="unreachable")
+        assert "no agent has the path '/v1/a2a/agents/Quinn'" in wrong["reason"]
+        assert not wrong["skills"]
+        probed = (await at.do("POST", "a2a/probe", {"url": f"{at.cards.url}/wrong"}))[1]
+        assert probed["reachable"] and not probed["skills"]
+        assert "is the card of 'quinn'" in probed["error"]
+
+    fleet(tmp_path, text, work, prepare=prepare)
+
+
 def test_the_api_changes_the_catalogue(tmp_path: Path) -> None:
     def prepare(cards: CardServer) -> None:
         cards.cards["/a" + NEW] = card("a", "draft")

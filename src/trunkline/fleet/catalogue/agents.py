@@ -11,7 +11,7 @@ from msgspec import Struct
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.auth.vault import Vault
 from trunkline.errors import Conflict, InvalidParams, RouteNotFound, Unreachable
-from trunkline.fleet.call import AGENT_NOT_FOUND, ApiCall, ApiPage, ApiStruct, PageQuery
+from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, PageQuery
 from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.discovery import CardDiscovery
 from trunkline.fleet.catalogue.documents import LONGEST_TTL_S, CatalogueDocuments, KeptEntry, KeptOverride
@@ -25,6 +25,7 @@ from trunkline.fleet.health.health_records import AgentHealth
 from trunkline.fleet.route import api_route
 from trunkline.net.egress import Egress, refusal_text, shown
 from trunkline.net.places import TenantPlaces
+from trunkline.wire.codes import AGENT_NOT_FOUND
 from trunkline.wire.spellings import timestamp
 
 _CREDENTIALS_LIMIT = 4096

@@ -13,7 +13,7 @@ from msgspec import Meta
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.client.result import Result
 from trunkline.errors import InvalidParams, PeerError, Refused, RouteNotFound, TaskNotCancelable, TaskNotFound
-from trunkline.fleet.call import AGENT_NOT_FOUND, ApiCall, ApiStruct
+from trunkline.fleet.call import ApiCall, ApiStruct
 from trunkline.fleet.route import api_route
 from trunkline.fleet.routing.dispatch_api import DispatchApi, Name, Short, Text, message_of
 from trunkline.fleet.routing.dispatcher import HUB, Dispatcher
@@ -24,6 +24,7 @@ from trunkline.peer.remote import correlation_of
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
 from trunkline.store.records import Where
+from trunkline.wire.codes import AGENT_NOT_FOUND
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import INTERRUPTED, TERMINAL, Metadata, TaskState
 
