@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from tests.flow.surfaces import ASK, DELEGATE, PARKING, SIGNAL, TOOL, UNSIGNED, 
 from trunkline.errors import FlowRefused
 from trunkline.flow import definitions
 from trunkline.flow.activities.base import Activity, Outcome
+from trunkline.flow.definition.document import WORKFLOW_ID_KIND
 from trunkline.flow.local import LocalFlows
 from trunkline.flow.rest import FlowApi, slug
 from trunkline.net.http import HttpRequest
@@ -242,6 +244,35 @@ async def test_diagnostics_are_in_the_details() -> None:
     async with LocalFlows(limits=PARKING) as flows:
         _, told = await Rest(flows)("POST /v1/workflows", {"definition": workflow(extensions={})})
         assert told["error"]["details"]["errors"][0]["keyword"] == "additionalProperties"
+
+
+@pytest.mark.parametrize("by_hash", [False, True])
+async def test_a_filter_that_imports_a_file_is_refused_and_a_stored_one_fails(
+    tmp_path: Path, *, by_hash: bool
+) -> None:
+    (tmp_path / "a2a_agents.json").write_text('{"token": "hunter2"}')
+    program = f'import "a2a_agents" as $x {{search: "{tmp_path}"}}; {{x: $x}}'
+    config = {"assignments": {"x": {"jq": program}}}
+    document = workflow({"id": "put", "type": "set_state", "config": config})
+    async with LocalFlows(limits=PARKING) as flows:
+        rest = Rest(flows)
+        status, refused = await rest("POST /v1/workflows", {"definition": document})
+        assert status == 400
+        (error,) = refused["error"]["details"]["errors"]
+        assert error["instancePath"] == "/nodes/1/config/assignments/x/jq"
+        assert "may not use 'import'" in error["message"]
+        if by_hash:
+            # As an earlier version stored it.
+            loaded = await flows.port.definitions.load(document)
+            await flows.port.definitions.keep("default", loaded)
+            key = "imports", loaded.definition.hash.encode()
+            await flows.store.docs.put("default", WORKFLOW_ID_KIND, *key, 0)
+            status, ran = await rest("POST /v1/workflows/imports/executions", {"input": {}})
+        else:
+            status, ran = await rest("POST /v1/executions", {"definition": document, "input": {}})
+        assert status == 422
+        assert "may not use 'import'" in ran["error"]["message"]
+        assert "hunter2" not in str(ran)
 
 
 async def test_a_client_raises_the_codes() -> None:

@@ -132,7 +132,7 @@ def sign_definition(
 async def _program_faults(definition: Definition) -> list[Diagnostic]:
     filters = Filters()
     try:
-        return await program_rules(definition.document, filters)
+        return [one async for one in program_rules(definition.document, filters)]
     finally:
         await filters.close()
 

@@ -36,9 +36,9 @@ class FlowEngine:
 
     def __init__(self, docs: Docs, executors: NodeExecutors | None = None) -> None:
         executors = executors or {}
-        self.definitions = Definitions(docs)
-        self.workflows = KnownWorkflows(self.definitions)
         self._filters = Filters()
+        self.definitions = Definitions(docs, self._filters)
+        self.workflows = KnownWorkflows(self.definitions)
         self.parts = FlowParts(
             AGENT,
             definitions=self.definitions,

@@ -15,8 +15,9 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec import Struct
 
-from trunkline.errors import Conflict, FlowRefused
+from trunkline.errors import Conflict, FlowInvalid, FlowRefused
 from trunkline.flow.definition.document import WORKFLOW_ID_KIND, WORKFLOW_KIND, Definition
+from trunkline.flow.definition.programs import Compiler, program_rules
 from trunkline.flow.definition.read import read_definition
 from trunkline.flow.state import StateCheck
 from trunkline.log.events import Recorded, Stepped
@@ -73,10 +74,11 @@ class _Recent(OrderedDict[K, V], Generic[K, V]):
 
 
 class Definitions:
-    """Reads definitions, and finds those of runs and those that were registered."""
+    """Reads definitions, registers them, and finds those of runs and those that were registered."""
 
-    def __init__(self, docs: Docs) -> None:
+    def __init__(self, docs: Docs, compiler: Compiler) -> None:
         self._docs = docs
+        self._compiler = compiler
         self._by_text: _Recent[bytes, Loaded] = _Recent(CACHED)
         # Of each tenant by their hashes, while somebody has them in hand.
         self._held: WeakValueDictionary[tuple[str, str], Loaded] = WeakValueDictionary()
@@ -156,11 +158,15 @@ class Definitions:
         return found
 
     async def register(self, tenant: str, workflow_id: str, loaded: Loaded) -> None:
-        """Give a definition an id.
+        """Register a definition under an ID.
 
         Raises:
-            FlowRefused: another one has it, or the tenant has as many as it may.
+            FlowInvalid: one of its filters does not compile.
+            FlowRefused: another definition has the ID, or the tenant has reached its limit.
         """
+        async for error in program_rules(loaded.definition.document, self._compiler, tenant):
+            # The first error suffices: each filter may take seconds to compile.
+            raise FlowInvalid(str(error), [error])
         # Two at once may both find room for the last one: a bound, not a count.
         if len(await self._docs.list(tenant, WORKFLOW_ID_KIND, limit=TENANT_LIMIT)) >= TENANT_LIMIT:
             raise FlowRefused("VALIDATION_ERROR", f"a tenant registers at most {TENANT_LIMIT} workflows")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.flow.definition.sample import graph, line, node
+from trunkline.flow.definition.diagnostics import Diagnostic
 from trunkline.flow.definition.programs import mapped_program, program_rules, programs
 
 
@@ -52,7 +53,7 @@ def test_values_that_are_filters(given: Any, program: str | None) -> None:
 
 
 class Strict:
-    async def wrong(self, program: str) -> str | None:
+    async def wrong(self, program: str, tenant: str = "") -> str | None:
         return None if program == "." else "jq: error: no good at line 1:\n    x\njq: 1 compile error"
 
 
@@ -60,7 +61,11 @@ def test_filters_that_do_not_compile() -> None:
     document = line(
         node("set_state", "put", assignments={"a/b": {"jq": "x"}, "c": {"jq": " "}, "d": {"jq": "."}})
     )
-    found = asyncio.run(program_rules(document, Strict()))
+
+    async def collect() -> list[Diagnostic]:
+        return [one async for one in program_rules(document, Strict())]
+
+    found = asyncio.run(collect())
     assert [(one.instance_path, one.message) for one in found] == [
         ("/nodes/1/config/assignments/a~1b/jq", "this filter does not compile: no good at line 1:"),
         ("/nodes/1/config/assignments/c/jq", "this filter does not compile: it is blank"),

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
@@ -37,11 +38,6 @@ VALUES: list[tuple[str, object]] = [
     ('if .s == "x" then "\\(.s)!" else 1 end', "x!"),
     ("try error(1) catch .", 1),
     ('"[1]" | fromjson | tostring', "[1]"),
-    ("env", {}),
-    ("$ENV", {}),
-    ("[env.PATH, $ENV.HOME]", [None, None]),
-    ("[inputs]", []),
-    ("get_search_list", []),
     ("12345678901234567890 + 0", 12345678901234567168),
     ("nan", None),
     ("infinite", 1.7976931348623157e308),
@@ -54,15 +50,11 @@ FAILURES = [
     (".s.x", "Cannot index string"),
     ('error("mine")', "mine"),
     ("1, error(2)", "2"),
-    ("debug", "standard error"),
-    ('debug("x")', "standard error"),
-    (".a | stderr", "standard error"),
-    ("1, halt", "halt"),
-    ('"x" | halt_error', "halt"),
-    ("input", "break"),
-    ('import "a" as a; .', "module not found"),
-    ('include "a"; .', "module not found"),
-    ('import "a" as $a; debug', "module not found"),
+    ("env", "may not use 'env'"),
+    ("$ENV", "may not use '.ENV'"),
+    ("[inputs]", "may not use 'inputs'"),
+    (".a | stderr", "may not use 'stderr'"),
+    ("1, halt", "may not use 'halt'"),
     ("repeat(1)", "more than 10000 values"),
     ("limit(1e9; repeat(1))", "more than 10000 values"),
     ("reduce range(3000) as $i (null; [.])", "recursion"),
@@ -90,6 +82,39 @@ def test_what_filters_give_and_how_they_fail(monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(FilterFailed, match="no JSON"):
             await filters.value(". | tojson", {"a": object()})
         assert await filters.value(". | tojson", {"a": float("nan")}) == '{"a":null}'
+
+    using(PATIENT, work)
+
+
+def test_no_filter_reads_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a2a_agents.json").write_text('{"token": "hunter2"}')
+    (tmp_path / "module.jq").write_text('def leak: "hunter2";')
+    near_root = str(tmp_path / "a2a_agents").removeprefix("/")
+    imports = [
+        f'import "{near_root}" as $x; {{x: $x}}',
+        f'import "{tmp_path}/a2a_agents" as $x; $x',
+        f'import "a2a_agents" as $x {{search: "{tmp_path}"}}; $x',
+        f'import "a2a_agents" as $x {{"search": ["/nowhere", "{tmp_path}"]}}; $x::x',
+        f'# a comment\\\n import\n import # another\n"{near_root}"\n as # 3\n$x\n;$x',
+        f'\t\r\nimport"{near_root}"as$x;$x',
+        f'import "\\u0061{near_root.replace("/", chr(92) + "/")}" as $x; $x',
+        f'module {{name: "m"}}; import "{near_root}" as $x; $x',
+        f'import "module" as m {{search: "{tmp_path}"}}; m::leak',
+        f'include "module" {{search: "{tmp_path}"}}; leak',
+        f'include "{tmp_path.relative_to("/")}/module"; leak',
+        f'def f: 1; import "{near_root}" as $x; $x',
+        f'"{near_root}" | modulemeta',
+        f'try ("{near_root}" | modulemeta) catch .',
+    ]
+
+    async def work(filters: Filters) -> None:
+        for program in imports:
+            with pytest.raises(
+                FilterFailed, match="may not use '(import|include|module|modulemeta)'"
+            ) as caught:
+                await filters.value(program, {})
+            assert "hunter2" not in str(caught.value), program
+            assert "may not use" in (await filters.wrong(program) or ""), program
 
     using(PATIENT, work)
 

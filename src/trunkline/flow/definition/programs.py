@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, Protocol, cast
 
 from trunkline.flow.definition.diagnostics import Diagnostic, broken
 
 
 class Compiler(Protocol):
-    """Whoever can tell whether a filter compiles."""
+    """Compiles filters without running them."""
 
-    async def wrong(self, program: str) -> str | None:
-        """Why it does not compile; None where it does."""
+    async def wrong(self, program: str, tenant: str = "") -> str | None:
+        """Return why a filter does not compile, or None if it does."""
         ...
 
 
-async def program_rules(document: dict[str, Any], compiler: Compiler) -> list[Diagnostic]:
-    """What is wrong with the filters of a definition that breaks no other rule."""
-    found: list[Diagnostic] = []
+async def program_rules(
+    document: dict[str, Any], compiler: Compiler, tenant: str = ""
+) -> AsyncIterator[Diagnostic]:
+    """Yield an error for each filter of a definition that does not compile.
+
+    The definition must be valid otherwise. The compiler shares its time among tenants.
+    """
     for path, program in programs(document):
-        reason = "it is blank" if not program.strip() else await compiler.wrong(program)
+        reason = "it is blank" if not program.strip() else await compiler.wrong(program, tenant)
         if reason is not None:
-            found.append(broken(path, "jq", "compiles", f"this filter does not compile: {_short(reason)}"))
-    return found
+            yield broken(path, "jq", "compiles", f"this filter does not compile: {_short(reason)}")
 
 
 def programs(document: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from trunkline.flow.jq.paths import quick_value
+from trunkline.flow.jq.paths import is_plain, quick_value
 from trunkline.flow.jq.pool import FilterFailed, FilterLimits, WorkerPool
 
 # What `quick` gives where only jq can tell.
@@ -40,10 +40,12 @@ class Filters:
         """
         return quick_value(program, root)
 
-    async def wrong(self, program: str) -> str | None:
-        """Why a filter does not compile; None where it does."""
+    async def wrong(self, program: str, tenant: str = "") -> str | None:
+        """Return why a filter does not compile, or None if it does."""
+        if is_plain(program):
+            return None
         try:
-            await self._outputs(b"?", program, b"null")
+            await self._outputs(b"?", program, b"null", tenant)
         except FilterFailed as error:
             return str(error)
         return None

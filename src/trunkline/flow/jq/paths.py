@@ -44,15 +44,20 @@ _RESERVED = {
 
 def quick_value(program: str, root: object) -> object | UnsetType:
     """The one output of a plain filter; `UNSET` where the filter is not plain, or jq alone knows."""
-    evaluate = _compiled(program) if len(program) <= _PROGRAM_LIMIT else None
-    if evaluate is None:
+    if not is_plain(program):
         return UNSET
+    evaluate = cast("Evaluate", _compiled(program))
     try:
         value = evaluate(root)
         _require_exact(value)
     except (LookupError, RecursionError):
         return UNSET
     return value
+
+
+def is_plain(program: str) -> bool:
+    """Return whether this process evaluates a filter itself, at least for simple values."""
+    return len(program) <= _PROGRAM_LIMIT and _compiled(program) is not None
 
 
 @lru_cache(maxsize=1024)

@@ -1,6 +1,9 @@
-"""The program of a worker process: it runs jq filters that strangers wrote, and may be killed at any time.
+"""Evaluates untrusted jq filters in a worker process, which the pool may kill at any time.
 
-It is started by path, alone: it imports nothing of this package, and nothing of the environment is left.
+It runs as a script: it imports nothing of this package, and its environment is empty.
+A filter sees its input value only. Three barriers keep it from files, each of which suffices:
+every filter is compiled behind `PRELUDE`, where jq's grammar allows no import; the functions that read
+anything else are not defined; and the process cannot open a file descriptor once it accepts requests.
 """
 
 from __future__ import annotations
@@ -23,27 +26,35 @@ except ImportError:  # a system without limits for processes
 
 CACHED = 256
 _compile: Callable[[str], Any] = jq.compile  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-# What would have written to standard error counts as an error, and nothing ends the process.
-SILENCED = re.compile(r"\b(?:debug|stderr|halt|halt_error|input_line_number)\b")
-SILENCERS = (
-    'def debug: error("debug writes to standard error");'
-    "def debug(f): debug; def stderr: debug;"
-    'def halt: error("halt is not for filters");'
-    "def halt_error: halt; def halt_error(f): halt; def input_line_number: null; "
-)
+# Functions that read files, the environment or other inputs, write to standard error, or end the process.
+REFUSED = (
+    "debug", "debug(f)", "env", "get_jq_origin", "get_prog_origin", "get_search_list", "halt", "halt_error",
+    "halt_error(f)", "input", "input_filename", "input_line_number", "inputs", "modulemeta", "stderr",
+)  # fmt: skip
+_MARK = "trunkline_refuses_"
+# Redefines each of them by a name that does not exist. jq drops a definition that nothing calls before it
+# looks up names, so that a filter compiles unless it calls one. jq's grammar allows `module`, `import` and
+# `include` only at the start of a program, which this text takes.
+PRELUDE = "".join(f"def {one}: {_MARK}{one.partition('(')[0]}; " for one in REFUSED)
+_CALLED = re.compile(rf"{_MARK}(\w+)/0 is not defined")
+_MODULE = re.compile(r"syntax error, unexpected (module|import|include)\b")
+_POSITION = re.compile(r"(?<= at <top-level>, line 1, column )\d+")
+_CODE = re.compile(r"""\#(?:\\(?:\\|\r?\n)|.)* | " | [()] | \$ENV(?![A-Za-z0-9_]|::)""", re.VERBOSE)
+_TEXT = re.compile(r"""\\\(|\\.|\"""", re.DOTALL)
 
 
 def main() -> None:
     """Answer requests from standard input until it ends."""
-    # Python itself may have set something, and `$ENV` shows all there is.
+    # Python itself may have set variables. jq loads the file .jq of the home directory if there is one.
     os.environ.clear()
+    os.environ["HOME"] = os.devnull
     memory, longest_s, outputs, weight = (int(word) for word in sys.argv[1:5])
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    # A filter that finds a way to read or write finds nothing there.
+    # The pipes to the pool are not the standard streams.
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nothing, stream)
-    before = _limit(memory)
+    before = limit_resources(memory)
     programs: OrderedDict[str, Any] = OrderedDict()
     answers.write(b".")
     answers.flush()
@@ -65,23 +76,68 @@ def main() -> None:
 
 
 def compiled(programs: OrderedDict[str, Any], program: str) -> Any:
-    """The program, compiled, from the cache where it is there.
+    """Return the program of a filter, compiled, from the cache if it is there.
 
     Raises:
-        ValueError: it does not compile.
+        ValueError: it does not compile, or uses what filters may not use.
     """
     found = programs.pop(program, None)
     if found is None:
-        if SILENCED.search(program):
-            # Compiled alone first, for the sake of what it says of a mistake.
-            _compile(program)
-            found = _compile(SILENCERS + program)
-        else:
-            found = _compile(program)
+        if names_environment(program):
+            raise ValueError(_refusal("$ENV"))
+        try:
+            found = _compile(PRELUDE + program)
+        except ValueError as error:
+            raise ValueError(_compile_error(str(error))) from None
         if len(programs) >= CACHED:
             programs.popitem(last=False)
     programs[program] = found
     return found
+
+
+def names_environment(program: str) -> bool:
+    """Return whether a filter reads the variable `$ENV` anywhere but in a text or a comment."""
+    if "$ENV" not in program:
+        return False
+    # The open parentheses of each interpolation `\\(…)` around the position, and of the code within it.
+    around: list[int] = []
+    depth, is_text, at = 0, False, 0
+    while token := (_TEXT if is_text else _CODE).search(program, at):
+        at = token.end()
+        match is_text, token[0]:
+            case False, "$ENV":
+                return True
+            case _, '"':
+                is_text = not is_text
+            case True, "\\(":
+                around.append(depth)
+                depth, is_text = 0, False
+            case False, "(":
+                depth += 1
+            case False, ")" if depth == 0 and around:
+                depth, is_text = around.pop(), True
+            case False, ")":
+                depth -= 1
+            case _:
+                pass
+    return False
+
+
+def _compile_error(text: str) -> str:
+    """Return jq's message about a filter, with the columns of the filter as it was written."""
+    found = _CALLED.search(text) or _MODULE.search(text)
+    if found is not None:
+        return _refusal(found[1])
+    # Each message is followed by the line it is about, which shows the prelude.
+    lines = [line for line in text.splitlines() if line.startswith("jq: ")]
+    return _POSITION.sub(lambda column: str(max(int(column[0]) - len(PRELUDE), 1)), "\n".join(lines)) or text
+
+
+def _refusal(construct: str) -> str:
+    return (
+        f"a filter may not use {construct!r}: it reads its input value only,"
+        " and no files, modules, environment or other inputs"
+    )
 
 
 def outputs_of(program: Any, root: str, outputs: int, weight: int) -> bytes:
@@ -106,11 +162,14 @@ def _answer(answers: BinaryIO, kind: bytes, body: bytes) -> None:
     answers.flush()
 
 
-def _limit(memory: int) -> int:
-    """Bound what the process may take; the peak of its memory so far, in KiB."""
+def limit_resources(memory: int) -> int:
+    """Limit the resources of the process; return the peak of its memory so far, in KiB.
+
+    No file descriptor can be opened from here on.
+    """
     if resource is None:
         return 0
-    limits = {"RLIMIT_AS": memory, "RLIMIT_CORE": 0, "RLIMIT_FSIZE": 0, "RLIMIT_NPROC": 0}
+    limits = {"RLIMIT_AS": memory, "RLIMIT_CORE": 0, "RLIMIT_FSIZE": 0, "RLIMIT_NPROC": 0, "RLIMIT_NOFILE": 0}
     for name, limit in limits.items():
         with suppress(AttributeError, ValueError, OSError):
             resource.setrlimit(getattr(resource, name), (limit, limit))
