@@ -26,14 +26,26 @@ from trunkline.cli.admin_endpoint import AdminEndpoint, read_admin_endpoint
 from trunkline.cli.console import print_json
 from trunkline.clock import Ids, now_ms
 from trunkline.config import Settings, load, seconds
-from trunkline.errors import Misuse, StoreInUse, Unreachable
+from trunkline.errors import (
+    Forbidden,
+    Misuse,
+    Refused,
+    StoreInUse,
+    TaskNotCancelable,
+    TaskNotFound,
+    TimedOut,
+    TooManyRequests,
+    TrunklineError,
+    Unauthenticated,
+    Unreachable,
+)
 from trunkline.fleet.catalogue.files import LIST
 from trunkline.fleet.health.routes import health_on_store
 from trunkline.fleet.inbox_store import perform_on_store
 from trunkline.fleet.mount import PREFIX as MOUNTED
 from trunkline.gateway.mounts import is_of_tenants, perform_tenants
 from trunkline.hub.workspace import HUB, STORE, read_hub
-from trunkline.net.egress import Egress, target
+from trunkline.net.egress import Egress, shown, target
 from trunkline.net.http import HttpRequest
 from trunkline.net.http_client import SocketHttpClient
 from trunkline.run.tasks import Tasks
@@ -44,11 +56,20 @@ from trunkline.store.url import database_file, store_from_url
 
 KEYS = PREFIX + "keys"
 TASKS = PREFIX + "tasks"
+# Tasks in the operator's API, of every agent of a hub.
+TASKS_API = MOUNTED + "/tasks"
 AGENTS = MOUNTED + "/agents"
 HEALTH = MOUNTED + "/fleet/health"
 INBOX = MOUNTED + "/inbox"
 TIMEOUT_S = 60.0
 _ANSWER_BYTES = 64 << 20
+# Refusals of the API that commands tell apart; all others are mistakes of usage.
+_REFUSALS: dict[str, type[Refused]] = {
+    "TASK_NOT_FOUND": TaskNotFound,
+    "TASK_NOT_CANCELABLE": TaskNotCancelable,
+    "UNAUTHENTICATED": Unauthenticated,
+    "PERMISSION_DENIED": Forbidden,
+}
 _PAGE = 200
 # Of the lists under `/admin/`.
 _LONGEST_PAGE = 1000
@@ -221,20 +242,43 @@ def _signer(settings: Settings, store: Store) -> Signer | None:
 async def _there(
     endpoint: AdminEndpoint, method: str, path: str, query: Mapping[str, str], body: bytes
 ) -> bytes:
-    url = f"{endpoint.url}{path}" + (f"?{urlencode(query)}" if query else "")
     headers = (("Host", endpoint.host), ("X-API-Key", endpoint.token), ("Content-Type", "application/json"))
-    # Only where the file leads, wherever that is: a server may listen on an inner address.
+    try:
+        return await call_api(method, endpoint.url + path, query, headers, body)
+    except Unreachable as error:
+        raise Misuse(f"the server that has the store does not answer at {endpoint.url}: {error}") from None
+
+
+async def call_api(
+    method: str,
+    url: str,
+    query: Mapping[str, str],
+    headers: tuple[tuple[str, str], ...],
+    body: bytes = b"",
+    *,
+    timeout_s: float = TIMEOUT_S,
+) -> bytes:
+    """Return the body that a server's API answers.
+
+    Raises:
+        Unreachable: the server does not answer.
+        Refused: the server refuses the request with a code of the protocol.
+        Misuse: the server refuses the request for another reason.
+    """
+    url += f"?{urlencode(query)}" if query else ""
+    # Only this host, wherever it is: a server may listen on an inner address.
     client = SocketHttpClient(Egress(hosts=[target(url).host]))
     try:
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(timeout_s):
             response = await client.open(HttpRequest(method, url, headers, body))
             answer = await response.read(_ANSWER_BYTES)
-    except (TimeoutError, Unreachable) as error:
-        raise Misuse(f"the server that has the store does not answer at {endpoint.url}: {error}") from None
+    except TimeoutError:
+        raise TimedOut(f"{shown(url)}: no answer within {timeout_s:g} s", reason="total") from None
     finally:
         await client.close()
     if response.status >= 300:
-        raise Misuse(_message(answer) or f"the server that has the store answered {response.status}")
+        wait = response.headers.get("retry-after", "")
+        raise _refusal(response.status, answer, float(wait) if wait.isdecimal() else 1.0)
     return answer
 
 
@@ -242,14 +286,20 @@ class _Refusal(Struct, frozen=True):
     error: dict[str, Any] = {}
     # Of the operator's API.
     detail: str = ""
+    code: str = ""
 
 
-def _message(answer: bytes) -> str:
+def _refusal(status: int, answer: bytes, retry_after_s: float) -> TrunklineError:
+    """Return the error that a server's answer stands for."""
     try:
         refusal = msgspec.json.decode(answer, type=_Refusal)
-        return str(refusal.error.get("message", "")) or refusal.detail
     except msgspec.MsgspecError:
-        return ""
+        refusal = _Refusal()
+    text = str(refusal.error.get("message", "")) or refusal.detail or f"the server answered {status}"
+    if status == 429:
+        return TooManyRequests(f"{text}; retry after {retry_after_s:g} s", retry_after_s=retry_after_s)
+    kind = _REFUSALS.get(refusal.code)
+    return Misuse(text) if kind is None else kind(text)
 
 
 def span_ms(text: str, flag: str) -> int:

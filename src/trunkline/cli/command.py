@@ -6,6 +6,8 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import typer
@@ -15,10 +17,12 @@ from trunkline.cli.configuration import ClientConfiguration, load_configuration
 from trunkline.cli.console import clear_progress, escape_controls, one_line, print_notice
 from trunkline.cli.failure import failure_of, hint_for, is_json_asked, print_failure
 from trunkline.cli.parsing import Invocation
-from trunkline.cli.session import Session
-from trunkline.errors import TrunklineError
+from trunkline.cli.session import ADDRESSES, Session
+from trunkline.errors import Misuse, TrunklineError
 
 INTERRUPTED = 130
+# A folder with this file is the workspace of a hub.
+HUB_FILE = "hub.yaml"
 # What a command does; it may give an exit code of its own.
 Work = Callable[[Session], Coroutine[Any, Any, int | None]]
 # What the client logs, in words for people, with the same values.
@@ -32,11 +36,17 @@ _WARNINGS = {
 
 
 def run_command(
-    invocation: Invocation, work: Work, *, agent_only: bool = False, use_login: bool = True
+    invocation: Invocation,
+    work: Work,
+    *,
+    agent_only: bool = False,
+    use_login: bool = True,
+    on_hub: str = "",
 ) -> None:
     """Run a command to its end, and leave with its exit code.
 
-    With `agent_only` the agent is the only argument; `use_login` sends the token of an earlier login.
+    With `agent_only` the agent is the only argument; `use_login` sends the token of an earlier login;
+    `on_hub` names the command that runs instead where the options or the folder name a hub.
 
     Raises:
         typer.Exit: always, if anything went wrong.
@@ -45,6 +55,9 @@ def run_command(
     try:
         config = load_configuration(invocation.flags)
         _set_up_logging(config)
+        if on_hub and (place := find_hub(invocation, config)) is not None:
+            _hub_module().run_on_hub(on_hub, place, invocation, config)
+            return
         session = Session(invocation, config, agent_only=agent_only, use_login=use_login)
         code = asyncio.run(_run(session, work))
         clear_progress()
@@ -86,6 +99,44 @@ def run_logged(
         raise typer.Exit(failure.exit) from None
     if code:
         raise typer.Exit(code)
+
+
+def find_hub(invocation: Invocation, config: ClientConfiguration) -> str | None:
+    """Return the folder, store or URL of the hub that a command means, or None where it means an agent.
+
+    The order: --hub, -a or a URL, `A2ACLI_AGENT_CARD`, the hub of the current folder, which is "".
+
+    Raises:
+        Misuse: both an agent and a hub are named, or an option of hubs is given for an agent.
+    """
+    flags, arguments = invocation.flags, invocation.arguments
+    typed = str(flags.get("agent_card", "")) or (arguments[0] if arguments else "")
+    agent = typed if "agent_card" in flags or typed.startswith(ADDRESSES) else ""
+    if "hub" in flags:
+        if agent:
+            raise Misuse(f"--hub {flags['hub']} and the agent {agent} are both named: give one of them")
+        return str(flags["hub"])
+    named = agent or config.text("agent-card")
+    if named:
+        is_hub = Path(HUB_FILE).is_file() and _hub_module().is_own_hub(named)
+        if not agent:
+            source = config.values["agent-card"].source
+            print_notice("Hub" if is_hub else "Agent", f"{named} (A2ACLI_AGENT_CARD, {source})")
+        if not is_hub:
+            invocation.refuse(("tenant", "agent"), f"{named} is an agent; these options are for a hub")
+        return named if is_hub else None
+    server = _hub_module().server_here()
+    if server is None:
+        return None
+    print_notice("Hub", f"{server} (this folder)")
+    return ""
+
+
+def _hub_module() -> ModuleType:
+    # Loaded only where a hub may be meant: it needs much that calls of an agent do not.
+    from trunkline.cli import hub_tasks
+
+    return hub_tasks
 
 
 async def _run(session: Session, work: Work) -> int:

@@ -23,11 +23,11 @@ _HELP = {
         "get": "Show a task as it stands, or wait for its end.",
         "list": "List tasks, a page at a time.",
         "cancel": "Stop a task.",
-        "watch": "Follow a task live: `task subscribe --stream`.",
+        "watch": "Follow a task live: `task watch`.",
         "tools": "Print the skills of agents as tools of a model, or call one of them.",
         "card": "What an agent says of itself; `card AGENT` shows it.",
         "push": "Webhooks that are told of a task: create, get, list, delete.",
-        "task": "Tasks of an agent: get, list, cancel, follow, download.",
+        "task": "Tasks of an agent or a hub: get, watch, list, cancel, download.",
         "mcp": "Serve the skills of agents to MCP clients over stdio.",
     },
     "Serve agents": {
@@ -62,8 +62,8 @@ _HELP = {
 }
 # The modules of those that have none of their own name; `module:name` is a command under another name.
 _MODULES = {
-    **dict.fromkeys(("stream", "watch"), "send"),
-    **dict.fromkeys(("get", "list", "cancel"), "task"),
+    "stream": "send",
+    **dict.fromkeys(("get", "list", "cancel", "watch"), "task"),
     **dict.fromkeys(("dispatch", "route", "a2a"), "routing"),
     "push": "task:push-config", "new": "project", "flow": "flow flow_runs", "demo": "doctor",
     "completion": "tool", "help": "tool", "config": "tool", "auth": "login",

@@ -104,6 +104,12 @@ _TABLE = (
     Option("media-type", "The media type of the part before it.", kind="list", metavar="TYPE", lasting=False),
     Option("history", "How many messages of its history to bring.", kind="count", metavar="N"),
     Option("status", "Only tasks in this state.", metavar="STATE", lasting=False),
+    Option(
+        "hub", "The hub: its folder, the URL of its store, or its address.",
+        metavar="DIR|URL", lasting=False,
+    ),
+    Option("tenant", "Tenant of the hub. Default: the tenant of the caller.", metavar="NAME", lasting=False),
+    Option("agent", "Only tasks of this agent of the hub.", metavar="NAME", lasting=False),
     Option("page-size", "How many tasks at most.", kind="count", metavar="N", default="50"),
     Option("page-token", "Go on where a page ended.", metavar="TOKEN", lasting=False),
     Option("artifacts", "Bring the artifacts too.", kind="flag"),
@@ -150,6 +156,7 @@ SHOWN = ("output", "json", "verbose", "debug", "config")
 CALLING = (
     "agent-card", "bearer", "api-key", "svc-param", "transport", "a2a-version", "insecure", "timeout", *SHOWN,
 )  # fmt: skip
+ON_HUB = ("hub", "tenant")
 SENDING = (
     "text", "file", "data", "media-type",
     "context-id", "task-id", "skill", "metadata", *CALLING, "poll-interval",

@@ -199,15 +199,21 @@ class Commands(typer.Typer):
         arguments: str = AGENT_ONLY,
         about: str = "The agent, unless -a names it.",
         use_login: bool = True,
+        on_hub: str = "",
         **implied: Any,
     ) -> Callable[[WorkT], WorkT]:
-        """Add a command that works with one agent; see `cli.command` for how it runs."""
+        """Add a command that works with one agent; see `cli.command` for how it runs.
+
+        `on_hub` names the command of `cli.hub_tasks` that runs where a hub is meant.
+        """
 
         def add(work: WorkT) -> WorkT:
             def command(invocation: Invocation) -> None:
                 from trunkline.cli.command import run_command
 
-                run_command(invocation, work, agent_only=arguments == AGENT_ONLY, use_login=use_login)
+                run_command(
+                    invocation, work, agent_only=arguments == AGENT_ONLY, use_login=use_login, on_hub=on_hub
+                )
 
             command.__doc__ = work.__doc__
             self.parsed(name, *options, arguments=arguments, about=about, **implied)(command)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
-from trunkline.cli.admin import Operator
+from trunkline.cli.admin import TASKS_API, Operator
 from trunkline.cli.console import escape_controls, one_line
+from trunkline.cli.hub_tasks import AT_WORK, EVERY_S, AbsenceNotices
 from trunkline.cli.parsing import Commands, Several, StoreUrl, Tenant
 from trunkline.errors import Misuse
 from trunkline.fleet.routing.a2a_tool import perform_line
@@ -18,9 +21,7 @@ from trunkline.log.ids import is_task_id
 commands, routes, remote_agents = Commands(), Commands(), Commands()
 commands.add_typer(routes, name="route")
 commands.add_typer(remote_agents, name="a2a")
-DISPATCH, ROUTE, TASKS = "/api/dispatch", "/api/route", "/api/tasks"
-EVERY_S = 0.5
-_AT_WORK = ("submitted", "working")
+DISPATCH, ROUTE = "/api/dispatch", "/api/route"
 RemoteName = Annotated[str, typer.Argument(metavar="NAME", help="The agent, by its name on the hub.")]
 Skill = Annotated[str, typer.Option("--skill", help="The skill that is asked for.")]
 Context = Annotated[str, typer.Option("--context-id", help="The conversation that it belongs to.")]
@@ -45,12 +46,19 @@ def dispatch(
     }  # fmt: skip
     given = {name: value for name, value in form.items() if value}
     tasks: list[dict[str, Any]] = operator.ask("POST", DISPATCH, given, tenant=tenant)["tasks"]
-    left = wait
-    while left > 0 and any([one["state"] in _AT_WORK for one in tasks]):
+    left, absences = wait, AbsenceNotices()
+    while left > 0 and any([one["state"] in AT_WORK for one in tasks]):
         time.sleep(min(EVERY_S, left))
         left -= EVERY_S
-        tasks = [operator.ask("GET", f"{TASKS}/{one['taskId']}", tenant=tenant) for one in tasks]
+        tasks = [operator.ask("GET", f"{TASKS_API}/{one['taskId']}", tenant=tenant) for one in tasks]
+        for one in tasks:
+            absences.report(one, partial(operator.ask, tenant=tenant))
     operator.print({"tasks": tasks}, *map(_row, tasks))
+    at_work = [one["taskId"] for one in tasks if one["state"] in AT_WORK]
+    if at_work and not operator.as_json:
+        given = {"--hub": operator.store, "--tenant": tenant}
+        options = [word for name, value in given.items() if value for word in (name, value)]
+        print(f"Next: {shlex.join(['trunkline', 'task', 'watch', at_work[0], *options])}")
     raise typer.Exit(int(any([one["state"] in ("failed", "rejected") for one in tasks])))
 
 
@@ -75,7 +83,7 @@ def explain(
         raise Misuse("name a task, or what would be asked for: --skill, --agent or --context-id")
     if task_id and not is_task_id(task_id):
         raise Misuse(f"{task_id!r} is not the id of a task")
-    path = f"{TASKS}/{task_id}/route" if task_id else ROUTE
+    path = f"{TASKS_API}/{task_id}/route" if task_id else ROUTE
     found = operator.ask("GET", path, **query, tenant=tenant)
     why = f"{found['refusal']}: {found['reason']}" if found.get("refusal") else found["reason"]
     operator.print(found, why, *map(_candidate, found["candidates"]))

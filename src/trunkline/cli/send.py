@@ -1,4 +1,4 @@
-"""`trunkline send`: the parts of a message and the sending; and what is followed live: `stream`, `watch`."""
+"""`trunkline send`: the parts of a message and the sending; and `stream`, which follows live."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ from typing import BinaryIO
 import msgspec
 
 from trunkline.cli.configuration import ClientConfiguration
-from trunkline.cli.options import CALLING, SENDING
+from trunkline.cli.options import SENDING
 from trunkline.cli.parsing import Commands
 from trunkline.cli.results import follow, show_result, show_sent, show_stream
 from trunkline.cli.session import Session
-from trunkline.cli.task import ONE_TASK, TASK, subscribe
 from trunkline.client.message import Sending
 from trunkline.clock import new_id
 from trunkline.errors import Misuse
 from trunkline.wire.types import RESTING, Part
 
 commands = Commands()
-commands.calling("watch", *CALLING, "poll-interval", arguments=ONE_TASK, about=TASK, stream=True)(subscribe)
 _MESSAGE = "The agent's URL, unless -a names it, and the text."
 _ADDRESSES = ("http://", "https://")
 _JSON = ("{", "[", '"')

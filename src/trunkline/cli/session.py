@@ -31,7 +31,7 @@ from trunkline.net.http import HttpClient
 from trunkline.net.http_client import SocketHttpClient
 from trunkline.wire.peer_card import PeerCard, read_card
 
-_SCHEMES = ("http://", "https://", "file://")
+ADDRESSES = ("http://", "https://", "file://")
 _LOOPBACK = {"localhost", "127.0.0.1", "[::1]"}
 _BINDINGS = {
     "jsonrpc": "JSONRPC",
@@ -276,7 +276,7 @@ def split_target(
     """
     if "agent_card" in flags:
         return str(flags["agent_card"]), arguments
-    if arguments and arguments[0].startswith(_SCHEMES):
+    if arguments and arguments[0].startswith(ADDRESSES):
         return arguments[0], arguments[1:]
     agent = config.text("agent-card")
     if not agent and len(arguments) > 1:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET
 
 from trunkline.cli.console import print_field, print_json, print_notice
-from trunkline.cli.options import CALLING
+from trunkline.cli.options import CALLING, ON_HUB
 from trunkline.cli.parsing import Commands
 from trunkline.cli.results import file_bytes, follow, show_ids, show_result, show_stream, show_task
 from trunkline.cli.session import Session
@@ -32,6 +32,7 @@ commands.add_typer(
 )
 ONE_TASK, ONE_CONFIG = "[URL] TASK", "[URL] TASK CONFIG"
 TASK = "The agent's URL, unless -a names it, and the task's id."
+_HUB_TASK = "The agent's URL, unless -a names it, and the task's ID. A task of a hub needs the ID alone."
 _CONFIG = "The agent's URL, unless -a names it, the task's id and the config's."
 _ID = "the task's id"
 # What a name may be made of on any system; the rest becomes an underscore.
@@ -41,8 +42,9 @@ _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 
 
 @commands.calling(
-    "get", "wait", "history", *CALLING, "poll-interval", "stream", arguments=ONE_TASK, about=TASK
-)
+    "get", "wait", "history", *ON_HUB, *CALLING, "poll-interval", "stream",
+    arguments=ONE_TASK, about=_HUB_TASK, on_hub="get",
+)  # fmt: skip
 async def get(session: Session) -> None:
     """Show a task as it stands, or wait for its end."""
     session.task_id = session.argument(_ID)
@@ -58,8 +60,9 @@ async def get(session: Session) -> None:
 
 @commands.calling(
     "list",
-    "status", "context-id", "page-size", "page-token", "history", "artifacts", *CALLING, "stream",
-    arguments="[URL]", about="The agent's URL, unless -a names it.",
+    "status", "context-id", "agent", "page-size", "page-token", "history", "artifacts",
+    *ON_HUB, *CALLING, "stream",
+    arguments="[URL]", about="The agent's URL, unless -a names it.", on_hub="list",
 )  # fmt: skip
 async def list_(session: Session) -> None:
     """List tasks, a page at a time."""
@@ -90,7 +93,7 @@ async def list_(session: Session) -> None:
             print_field("Next", session.command("task list", page_token=page.next_page_token))
 
 
-@commands.calling("cancel", *CALLING, "stream", arguments=ONE_TASK, about=TASK)
+@commands.calling("cancel", *ON_HUB, *CALLING, "stream", arguments=ONE_TASK, about=_HUB_TASK, on_hub="cancel")
 async def cancel(session: Session) -> None:
     """Stop a task."""
     session.task_id = session.argument(_ID)
@@ -105,6 +108,10 @@ async def cancel(session: Session) -> None:
     show_result(session, result, wrapped=False, wanted=TaskState.CANCELED)
 
 
+@commands.calling(
+    "watch", *ON_HUB, *CALLING, "poll-interval",
+    arguments=ONE_TASK, about=_HUB_TASK, on_hub="watch", stream=True,
+)  # fmt: skip
 @commands.calling("subscribe", *CALLING, "poll-interval", "stream", arguments=ONE_TASK, about=TASK)
 async def subscribe(session: Session) -> None:
     """Follow a task until it ends or asks for something."""
