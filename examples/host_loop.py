@@ -52,7 +52,8 @@ async def main(url: str) -> None:
         print(told["status"], "at", told["node_id"])
         if told["status"] == "awaiting_activity":
             outcome = {**await work(told), "delegate_correlation_id": told["delegate_correlation_id"]}
-            submitted = {**run, "input": given, "node_id": told["node_id"], "outcome": outcome}
+            activity = {"node_id": told["node_id"], "activity_id": told["activity_id"]}
+            submitted = {**run, "input": given, **activity, "outcome": outcome}
             told = await flows.call("submit_activity", submitted)
         else:
             told = await flows.call("resume", {**run, "resume_payload": {"merge": True}})

@@ -59,6 +59,7 @@ async def test_a_host_drives_a_run_by_tools_alone(mode: str) -> None:
             "execution_id": "e",
             "status": "awaiting_activity",
             "node_id": "implement",
+            "activity_id": "e:implement:1.1",
             "state": {"task": "x"},
             "agent_id": "coder",
             "protocol": "a2a",

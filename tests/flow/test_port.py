@@ -303,3 +303,62 @@ async def test_whoever_follows_a_run_is_told_each_row_once_and_none_is_read_agai
         await following
     assert told == list(range(1, len(told) + 1))
     assert sum(counts) == len(told)
+
+
+ROUNDS: dict[str, Any] = {
+    "edges": [("start", "implement"), ("implement", "enough"), ("enough", "end")],
+    "properties": {"answers": {"type": "array", "reducer": "append"}},
+}
+
+
+def rounds(node: dict[str, Any]) -> dict[str, Any]:
+    """A loop that comes to a node until there are three answers."""
+    again = {"when": ".answers | length < 3", "target": "implement"}
+    switch = {"id": "enough", "type": "switch", "config": {"cases": [again], "default": "end"}}
+    return flow_document({**node, "id": "implement"}, switch, **ROUNDS)
+
+
+async def test_late_duplicate_of_a_delegation_is_refused_in_the_next_round() -> None:
+    async with LocalFlows() as flows:
+        port = flows.port
+        given = {"task": "t", "answers": []}
+        first = await port.start(CALLER, rounds(DELEGATE), given, execution_id="e", mode="host_mediated")
+        by_correlation = ActivitySubmission(
+            ok=True, result={"answers": 1}, delegate_correlation_id="e:delegate:implement"
+        )
+        second = await port.submit_activity(CALLER, "e", "implement", by_correlation)
+        assert (second.status, second.delegate_correlation_id) == (
+            "awaiting_activity",
+            "e:delegate:implement",
+        )
+        assert first.activity_id != second.activity_id
+        assert (await port.status(CALLER, "e")).activity_id == second.activity_id
+        before = await port.rows(CALLER, "e")
+        failed = ActivitySubmission(ok=False, error="late")
+        late = [
+            port.submit_activity(CALLER, "e", "implement", by_correlation),
+            port.submit_activity(CALLER, "e", "implement", failed),
+            port.submit_activity(CALLER, "e", "implement", by_correlation, activity_id=first.activity_id),
+        ]
+        assert [await _code(one) for one in late] == ["ACTIVITY_SUBMIT_NOT_AWAITING"] * 3
+        assert await port.rows(CALLER, "e") == before
+        right = second
+        while right.status == "awaiting_activity":
+            right = await port.submit_activity(
+                CALLER, "e", "implement", by_correlation, activity_id=right.activity_id
+            )
+        assert right.final_state == {"task": "t", "answers": [1, 1, 1]}
+
+
+async def test_an_activity_that_is_named_by_its_id_is_matched_by_it() -> None:
+    async with LocalFlows() as flows:
+        port, done = flows.port, ActivitySubmission(ok=True, result={"answers": 1})
+        document = rounds(tool("implement"))
+        first = await port.start(CALLER, document, {"answers": []}, execution_id="e", mode="host_mediated")
+        second = await port.submit_activity(CALLER, "e", "implement", done, activity_id=first.activity_id)
+        late = port.submit_activity(CALLER, "e", "implement", done, activity_id=first.activity_id)
+        assert await _code(late) == "ACTIVITY_SUBMIT_NOT_AWAITING"
+        assert (await port.status(CALLER, "e")).activity_id == second.activity_id
+        # Hosts that know no IDs of activities loop as before.
+        third = await port.submit_activity(CALLER, "e", "implement", done)
+        assert third.state == {"answers": [1, 1]}

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -80,3 +85,116 @@ def test_a_run_goes_on_after_its_process_was_killed(store: str, tmp_path: Path) 
     assert ended.stdout.strip() == "completed ['first', 'second']"
     # What was recorded was not done again; what was under way was.
     assert notes.read_text().split() == ["first", "second", "second"]
+
+
+DELEGATING = """
+import asyncio, sys
+from trunkline.auth.references import KeyReference, Secrets
+from trunkline.flow import LocalFlows
+from trunkline.flow.delegates.tasks import HttpTasks, TasksConfig, TasksDelegate
+from trunkline.net.egress import Egress
+from trunkline.net.http_client import SocketHttpClient
+
+store, url, word = sys.argv[1:4]
+CODER = {"agent_id": "coder", "protocol": "a2a", "input_mapping": {"task": "x"}}
+WAY = ["__start__", "start", "implement", "end"]
+DOCUMENT = {
+    "document": {"schema": "s", "name": "killed", "version": "1"},
+    "state_schema": {"type": "object", "properties": {"patch": {"type": "string"}}},
+    "nodes": [
+        {"id": "start", "type": "start"},
+        {"id": "implement", "type": "agent_delegate", "config": CODER, "retry": {"max_attempts": 2}},
+        {"id": "end", "type": "end"},
+    ],
+    "edges": [{"source": source, "target": target} for source, target in zip(WAY, WAY[1:])],
+}
+
+
+async def main():
+    client = SocketHttpClient(Egress(loopback=True))
+    config = TasksConfig(url, KeyReference(env="KEY"), poll_ms=10)
+    delegates = TasksDelegate(config, HttpTasks(url, client), Secrets({"KEY": "k"}))
+    async with LocalFlows(store, delegates=delegates) as flows:
+        if word == "hang":
+            await flows.start(DOCUMENT, {}, execution_id="e")
+        result = await flows.handle("e").wait()
+        external = [row.payload.get("externalTaskId") async for row in flows.handle("e").events()]
+        print(result.status, result.final_state, [one for one in external if one])
+    await client.close()
+
+
+asyncio.run(main())
+"""
+
+
+class TaskApi(ThreadingHTTPServer):
+    """A task API that forgets correlation IDs: its first task fails, and the second works until it is released."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Tasks)
+        self.submitted: list[str] = []
+        self.polled: list[str] = []
+        self.is_released = False
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class Tasks(BaseHTTPRequestHandler):
+    server: TaskApi
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.submitted.append(body["correlation_id"])
+        self._answer(201, {"id": f"t{len(self.server.submitted)}", "status": "submitted"})
+
+    def do_GET(self) -> None:
+        task_id = self.path.rpartition("/")[2]
+        self.server.polled.append(task_id)
+        told = {"id": task_id, "status": "working"}
+        if task_id == "t1":
+            told |= {"status": "failed", "error": "it broke"}
+        elif self.server.is_released:
+            told |= {"status": "completed", "output": {"patch": task_id}}
+        self._answer(200, told)
+
+    def _answer(self, status: int, body: object) -> None:
+        content = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def task_api() -> Iterator[TaskApi]:
+    """A task API on loopback."""
+    with TaskApi() as api:
+        thread = threading.Thread(target=api.serve_forever)
+        thread.start()
+        try:
+            yield api
+        finally:
+            api.shutdown()
+            thread.join()
+
+
+def test_a_delegated_task_is_polled_and_not_submitted_again_after_a_kill(store: str) -> None:
+    with task_api() as api:
+        command = [sys.executable, "-c", DELEGATING, store, api.url]
+        with subprocess.Popen([*command, "hang"]) as dying:
+            deadline = time.monotonic() + LIMIT_S
+            while "t2" not in api.polled:
+                assert dying.poll() is None and time.monotonic() < deadline
+                time.sleep(0.02)
+            dying.kill()
+        api.is_released = True
+        ended = subprocess.run([*command, "go"], capture_output=True, text=True, timeout=LIMIT_S, check=True)
+        # Recorded when each was submitted, and again with the result.
+        assert ended.stdout.strip() == "completed {'patch': 't2'} ['t1', 't2', 't2']"
+        assert api.submitted == ["e:delegate:implement", "e:delegate:implement:1.2"]

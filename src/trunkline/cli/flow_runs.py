@@ -187,6 +187,7 @@ RunMode = Annotated[
 _READS = frozenset({"status", "list"})
 _LABELS = {
     "execution_id": "Run", "status": "Status", "phase": "Phase", "node_id": "Node", "current_node_id": "Node",
+    "activity_id": "Activity",
     "signal_name": "Signal", "agent_id": "Agent", "delegate_correlation_id": "Correlation",
     "child_execution_id": "Child", "parent_execution_id": "Parent", "error": "Error", "code": "Code",
     "last_error": "Error", "reason": "Reason", "result": "Result",
@@ -312,6 +313,9 @@ def submit(
     result: Annotated[str, typer.Option(metavar="JSON|@FILE", help="What it gave, an object.")] = "{}",
     error: Annotated[str, typer.Option(help="Why it failed, in the place of a result.")] = "",
     code: Annotated[str, typer.Option(help="The code of the failure.")] = "",
+    activity: Annotated[
+        str, typer.Option(help="ID of the activity. Required from the second visit to a delegation on.")
+    ] = "",
     correlation: Annotated[str, typer.Option(help="The correlation id of a delegation.")] = "",
     task: Annotated[str, typer.Option(help="The id of the task at the agent that did a delegation.")] = "",
     span: Annotated[
@@ -327,6 +331,8 @@ def submit(
         outcome = {"ok": True, "result": _object(result, "--result")}
         outcome |= {"delegate_correlation_id": correlation, "external_task_id": task}
     given = {"execution_id": run, "node_id": node, "outcome": outcome, "activity_execution_mode": mode}
+    if activity:
+        given["activity_id"] = activity
     if span:
         given["parallel_span"] = _object(span, "--span")
     _leave(operator, _call(operator, "submit_activity", given, mcp_config))

@@ -132,6 +132,7 @@ class Control:
                 delegate_correlation_id=told.delegate_correlation_id,
                 external_task_id=told.external_task_id,
             ),
+            activity_id=form.activity_id or "",
             definition=form.definition,
             given=form.input,
             span=None if span is None else {camel: getattr(span, snake) for camel, snake in _SPAN.items()},

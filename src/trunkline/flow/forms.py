@@ -85,6 +85,7 @@ class SubmitForm(Struct, frozen=True, kw_only=True):
     definition: dict[str, Any] | None = None
     input: dict[str, Any] | None = None
     node_id: _Name
+    activity_id: Annotated[str, Meta(max_length=2048)] | None = None
     outcome: OutcomeForm
     parallel_span: SpanForm | None = None
     activity_execution_mode: Mode = "host_mediated"

@@ -91,10 +91,16 @@ class RunHandle:
         return await self._port.signal(_CALLER, self.execution_id, name, payload or {})
 
     async def submit(
-        self, node_id: str, outcome: ActivitySubmission, span: dict[str, str] | None = None
+        self,
+        node_id: str,
+        outcome: ActivitySubmission,
+        span: dict[str, str] | None = None,
+        activity_id: str = "",
     ) -> RunResult:
         """Submit the outcome of the activity for which the run waits."""
-        return await self._port.submit_activity(_CALLER, self.execution_id, node_id, outcome, span=span)
+        return await self._port.submit_activity(
+            _CALLER, self.execution_id, node_id, outcome, span=span, activity_id=activity_id
+        )
 
     async def cancel(self, reason: str = "") -> RunResult:
         """Stop the run."""

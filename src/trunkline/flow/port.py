@@ -240,16 +240,20 @@ class FlowPort:
         node_id: str,
         outcome: ActivitySubmission,
         *,
+        activity_id: str = "",
         definition: object = None,
         given: dict[str, Any] | None = None,
         span: dict[str, str] | None = None,
         mode: Mode = "host_mediated",
         wait_s: float | None = None,
     ) -> RunResult:
-        """Submit the outcome of the activity that a run waits for.
+        """Submit the outcome of the activity that a run awaits.
+
+        The activity is matched by its ID. Without one, it is matched by its node; a delegation also by its
+        correlation ID, which all visits to a node share, so from the second visit on the ID is required.
 
         Raises:
-            FlowRefused: it waits for none or for another, or the call does not fit it; it stays as it was.
+            FlowRefused: the run awaits none or another one, or the outcome does not fit; the run stays as is.
         """
         loaded = None if definition is None else await self._read(definition, SUBMIT_INVALID)
         run = await self._find(caller.tenant, execution_id)
@@ -269,6 +273,7 @@ class FlowPort:
                 "ACTIVITY_SUBMIT_PARALLEL_MISMATCH",
                 f"{node_id!r} is awaited in {_branch(about.parallel_span)}, not in {_branch(span)}",
             )
+        _check_activity(about, activity_id)
         self._check_input(run, given, SUBMIT_INVALID)
         reply, result = _outcome(outcome, about, mode)
         message = reply.message(self._runner.ids.new(), question, result)
@@ -470,6 +475,23 @@ def _recorded_hash(records: Sequence[Recorded]) -> str:
 
 def _branch(span: dict[str, str] | None) -> str:
     return "no branch" if span is None else f"the branch {span.get('branchName')!r}"
+
+
+def _check_activity(about: Awaited, activity_id: str) -> None:
+    """Check that a submission is for the open activity.
+
+    Raises:
+        FlowRefused: it is for another one, or it may be for an earlier visit to the same delegation.
+    """
+    if activity_id and activity_id != about.activity_id:
+        text = f"activity {activity_id[:LONGEST_ID]!r} is not open; the run awaits {about.activity_id!r}"
+        raise FlowRefused(NOT_AWAITING, text)
+    if not activity_id and about.agent_id and about.visit > 1:
+        text = (
+            f"activity_id is missing: {about.node_id!r} was submitted before under the same "
+            f"delegate_correlation_id; the run now awaits {about.activity_id!r}"
+        )
+        raise FlowRefused(NOT_AWAITING, text)
 
 
 def _outcome(outcome: ActivitySubmission, about: Awaited, mode: Mode) -> tuple[RunReply, dict[str, Any]]:

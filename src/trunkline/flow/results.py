@@ -34,6 +34,7 @@ class RunResult(Struct, frozen=True, omit_defaults=True, kw_only=True):
     code: str = ""
     reason: str = ""
     node_id: str | None = None
+    activity_id: str = ""
     state: dict[str, Any] | None = None
     parallel_span: dict[str, str] | None = None
     agent_id: str = ""
@@ -50,6 +51,7 @@ class RunStatus(Struct, frozen=True, omit_defaults=True, kw_only=True):
     execution_id: str
     phase: str
     current_node_id: str | None = None
+    activity_id: str = ""
     last_error: str = ""
     signal_name: str = ""
     delegate_correlation_id: str = ""
@@ -84,7 +86,7 @@ def phase_of(view: RunView, about: Awaited | None) -> str:
 
 
 def run_result(view: RunView, about: Awaited | None) -> RunResult:
-    """A run as a call gives it back."""
+    """Return a run as the call that moved it reports it."""
     phase = phase_of(view, about)
     result = RunResult(execution_id=view.execution_id, status=phase)
     if view.ended is not None:
@@ -95,6 +97,7 @@ def run_result(view: RunView, about: Awaited | None) -> RunResult:
         execution_id=view.execution_id,
         status=phase,
         node_id=about.node_id or view.node,
+        activity_id=about.activity_id,
         state=view.state,
         parallel_span=about.parallel_span,
         agent_id=about.agent_id,
@@ -121,7 +124,7 @@ def _ended(view: RunView, phase: str) -> RunResult:
 
 
 def run_status(view: RunView, about: Awaited | None) -> RunStatus:
-    """The status of a run: its phase, its node, and what it waits for."""
+    """Return the status of a run: its phase, its node, and the activity, signal or answer that it awaits."""
     phase = phase_of(view, about)
     ended: Metadata = {} if view.ended is None else view.ended.payload
     error = {FAILED: ended.get("error", ""), CANCELLED: ended.get("reason", "")}.get(phase, "")
@@ -133,6 +136,7 @@ def run_status(view: RunView, about: Awaited | None) -> RunStatus:
         execution_id=view.execution_id,
         phase=phase,
         current_node_id=None if phase == COMPLETED else (about.node_id if about else "") or view.node,
+        activity_id="" if about is None else about.activity_id,
         last_error=error,
         signal_name="" if about is None else about.signal_name,
         delegate_correlation_id=(view.delegated or {}).get("delegateCorrelationId", ""),

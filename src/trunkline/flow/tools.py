@@ -25,6 +25,13 @@ _SPAN: dict[str, Any] = {
     },
     "required": ["parallel_node_id", "join_target_id", "branch_name", "branch_entry_node_id"],
 }
+_ACTIVITY: dict[str, Any] = {
+    "type": "string",
+    "description": (
+        "The activity_id that came with the activity. It is required for a delegation that the run has come "
+        "to before."
+    ),
+}
 _OUTCOME: dict[str, Any] = {
     "oneOf": [
         {
@@ -83,7 +90,7 @@ TOOLS: dict[str, tuple[str, dict[str, Any]]] = {
         "Hand in the outcome of the activity that a run awaits, done by you.",
         _takes(
             {**_OF_RUN, "input": _INPUT, "node_id": _ID, "outcome": _OUTCOME},
-            {"parallel_span": _SPAN, "activity_execution_mode": _MODE},
+            {"activity_id": _ACTIVITY, "parallel_span": _SPAN, "activity_execution_mode": _MODE},
         ),
     ),
     "workflow_signal": (

@@ -5,11 +5,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tests.flow.documents import flow_document
 from tests.flow.web import Answer, WrittenClient
+from tests.flow.workbench import CALLER
 from trunkline.auth.references import KeyReference, Secrets
 from trunkline.flow.activities.base import DelegateOrder
 from trunkline.flow.definition.document import Node
 from trunkline.flow.delegates.tasks import HttpTasks, TaskRecord, TasksConfig, TasksDelegate
+from trunkline.flow.local import LocalFlows
 
 URL = "http://agents.test/api/"
 KEY = KeyReference(env="A2A_KEY")
@@ -131,3 +134,66 @@ async def test_whatever_a_transport_raises_is_the_providers_error() -> None:
 
     made = TasksDelegate(TasksConfig(URL, KEY), Broken(), Secrets({"A2A_KEY": "k1"}))
     assert (await made.delegate(order())).code == "A2A_PROVIDER_ERROR"
+
+
+class TaskApi:
+    """A task API in memory: a repeated correlation id returns its first task, or is refused for another input."""
+
+    def __init__(self, *failing: int) -> None:
+        self.submitted: list[str] = []
+        self._inputs: dict[str, dict[str, Any]] = {}
+        self._failing = failing
+
+    async def submit_task(
+        self, *, api_key: str, agent_id: str, correlation_id: str, input: dict[str, Any]
+    ) -> TaskRecord:
+        self.submitted.append(correlation_id)
+        if self._inputs.setdefault(correlation_id, input) != input:
+            raise ValueError("DUPLICATE_ID")
+        number = list(self._inputs).index(correlation_id) + 1
+        if number in self._failing:
+            return TaskRecord(f"t{number}", "failed", error="it broke")
+        return TaskRecord(f"t{number}", "completed", {"answers": [number]})
+
+    async def get_task(self, api_key: str, task_id: str) -> TaskRecord:
+        raise AssertionError("every task of this API ends at once")
+
+
+def over_the_api(api: TaskApi) -> TasksDelegate:
+    return TasksDelegate(TasksConfig(URL, KEY), api, Secrets({"A2A_KEY": "k1"}))
+
+
+def implement(mapping: dict[str, Any], **more: Any) -> dict[str, Any]:
+    config = {"agent_id": "coder", "protocol": "a2a", "input_mapping": mapping}
+    return {"id": "implement", "type": "agent_delegate", "config": config, **more}
+
+
+async def test_each_attempt_is_a_task_of_its_own() -> None:
+    api = TaskApi(1, 2)
+    async with LocalFlows(delegates=over_the_api(api)) as flows:
+        document = flow_document(implement({"task": "x"}, retry={"max_attempts": 3}))
+        result = await (await flows.start(document, {}, execution_id="e")).wait()
+        rows = await flows.port.rows(CALLER, "e")
+    assert (result.status, result.final_state) == ("completed", {"answers": [3]})
+    correlation = "e:delegate:implement"
+    assert api.submitted == [correlation, f"{correlation}:1.2", f"{correlation}:1.3"]
+    told = [row.payload["delegateCorrelationId"] for row in rows if "delegateCorrelationId" in row.payload]
+    assert set(told) == {correlation}
+
+
+@pytest.mark.parametrize("mapping", [{"task": "x"}, {"round": "${ .answers | length }"}])
+async def test_each_round_of_a_loop_is_a_task_of_its_own(mapping: dict[str, Any]) -> None:
+    again = {"when": ".answers | length < 3", "target": "implement"}
+    switch = {"id": "enough", "type": "switch", "config": {"cases": [again], "default": "end"}}
+    document = flow_document(
+        implement(mapping),
+        switch,
+        edges=[("start", "implement"), ("implement", "enough"), ("enough", "end")],
+        properties={"answers": {"type": "array", "reducer": "append"}},
+    )
+    api = TaskApi()
+    async with LocalFlows(delegates=over_the_api(api)) as flows:
+        result = await (await flows.start(document, {"answers": []}, execution_id="e")).wait()
+    assert (result.status, result.final_state) == ("completed", {"answers": [1, 2, 3]})
+    correlation = "e:delegate:implement"
+    assert api.submitted == [correlation, f"{correlation}:2.1", f"{correlation}:3.1"]

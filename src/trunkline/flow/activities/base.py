@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -32,8 +33,12 @@ class Activity(Struct, frozen=True):
     tenant: str = ""
 
 
+async def _keep_nothing(external_task: str) -> None:
+    del external_task
+
+
 class DelegateOrder(Struct, frozen=True):
-    """An `agent_delegate` that is to be done now by a plain call."""
+    """A delegation to perform now with a plain call: one attempt of one visit to an `agent_delegate` node."""
 
     execution_id: str
     node: Node
@@ -44,6 +49,19 @@ class DelegateOrder(Struct, frozen=True):
     timeout_ms: int | None = None
     attempt: int = 1
     tenant: str = ""
+    # How often the run has come to the node, including this time.
+    visit: int = 1
+    # The ID of the external task, if an earlier process submitted this attempt before it crashed.
+    external_task: str = ""
+    # Records the ID of the external task in the run's log; returns when it is durable.
+    record: Callable[[str], Awaitable[None]] = _keep_nothing
+
+    @property
+    def submission(self) -> str:
+        """The idempotency key of this attempt: the correlation ID; from the second on with a suffix."""
+        if self.visit == self.attempt == 1:
+            return self.correlation
+        return f"{self.correlation}:{self.visit}.{self.attempt}"
 
 
 class ActivityExecutor(Protocol):

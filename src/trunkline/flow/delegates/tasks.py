@@ -1,4 +1,4 @@
-"""Delegations by the small task API of workflow engines: submit, then look until it has ended.
+"""Delegates work over the task API of workflow engines: submits a task, then polls it until it ends.
 
 `A2ATransport` is the seam for vendors whose API has another shape: it replaces HTTP wholly.
 """
@@ -63,7 +63,10 @@ class TasksConfig(Struct, frozen=True):
 
 
 class TasksDelegate:
-    """Has delegations by `a2a` done over the task API."""
+    """Executes delegations of the protocol `a2a` over the task API.
+
+    Each attempt is one task. Its ID is recorded before the first poll; a restarted run polls the same task.
+    """
 
     def __init__(self, config: TasksConfig, transport: A2ATransport, secrets: Secrets) -> None:
         self._config = config
@@ -78,13 +81,7 @@ class TasksDelegate:
         if refusal is not None:
             return refusal
         try:
-            task = await self._transport.submit_task(
-                api_key=key.reveal(),
-                agent_id=agent_id_of(order),
-                correlation_id=order.correlation,
-                input=order.input,
-            )
-            task = await self._rest(task, key.reveal())
+            task = await self._poll(await self._submit(order, key.reveal()), key.reveal())
         except Exception as error:  # noqa: BLE001 - a vendor's transport may raise whatever it likes
             return failed("A2A_PROVIDER_ERROR", str(error)[:1000] or type(error).__name__)
         return _outcome(task, order, self._timeout_ms)
@@ -106,8 +103,19 @@ class TasksDelegate:
             return failed("A2A_CONFIG_INVALID", f"{order.node.id}: agent_id is missing"), none
         return None, key
 
-    async def _rest(self, task: TaskRecord, key: str) -> TaskRecord:
-        """Look at once, then at each interval, until it has ended, asks, or the time is over."""
+    async def _submit(self, order: DelegateOrder, key: str) -> TaskRecord:
+        """Submit the task, unless an earlier process did, and record its ID."""
+        if order.external_task:
+            return TaskRecord(order.external_task, "submitted")
+        task = await self._transport.submit_task(
+            api_key=key, agent_id=agent_id_of(order), correlation_id=order.submission, input=order.input
+        )
+        if task.status not in ("completed", "failed"):
+            await order.record(task.id)
+        return task
+
+    async def _poll(self, task: TaskRecord, key: str) -> TaskRecord:
+        """Poll at once, then at each interval, until the task ends, requires input, or times out."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout_ms / 1000
         if task.status in ("completed", "failed"):

@@ -22,7 +22,7 @@ from trunkline.flow.engine.effects import (
     RecordRows,
     Sleep,
 )
-from trunkline.flow.engine.rows import is_command, node_of
+from trunkline.flow.engine.rows import SUBMITTED, is_command, node_of
 from trunkline.log.events import FlowRow
 from trunkline.wire.types import Metadata
 
@@ -46,13 +46,15 @@ class StrayError(Exception):
 class History:
     """The rows that a run had when this walk began; none for a new one."""
 
-    __slots__ = ("_at", "_commands", "_results", "_rows", "_taken")
+    __slots__ = ("_at", "_commands", "_results", "_rows", "_submitted", "_taken")
 
     def __init__(self, rows: Sequence[FlowRow] = ()) -> None:
         self._rows = rows
         self._at = 0
         self._commands: list[int] = []
         self._results: dict[str | None, deque[int]] = {}
+        # The IDs of external tasks, by node, visit and attempt.
+        self._submitted: dict[tuple[str, int, int], str] = {}
         # How many commands the walk has come by.
         self._taken = 0
         for place, row in enumerate(rows):
@@ -60,11 +62,18 @@ class History:
                 self._commands.append(place)
             elif row.name in _RESULTS:
                 self._results.setdefault(node_of(row), deque()).append(place)
+            elif row.name == SUBMITTED:
+                told = row.payload
+                self._submitted[told["nodeId"], told["_visit"], told["attempt"]] = told["externalTaskId"]
 
     @property
     def over(self) -> bool:
         """Whether everything that is recorded has been come by."""
         return self._at >= len(self._rows)
+
+    def external_task(self, effect: Delegate) -> str:
+        """Return the ID of the external task that was submitted for an attempt, or an empty string."""
+        return self._submitted.get((effect.node.id, effect.visit, effect.attempt), "")
 
     @property
     def _limit(self) -> int:

@@ -15,6 +15,8 @@ COMMANDS = frozenset(
         "StartSubworkflow", "CompleteSubworkflow", "CancelExecution",
     }
 )  # fmt: skip
+# The event that records the ID of an external task while the delegation is still under way.
+SUBMITTED = "DelegateSubmitted"
 # The version of the rows. A run whose first row says a later one is left to processes that know it.
 VERSION = 1
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -22,11 +23,12 @@ from trunkline.flow.engine.nodes import way
 from trunkline.flow.engine.parts import FlowParts
 from trunkline.flow.engine.questions import answered, awaited, question, relayed
 from trunkline.flow.engine.replay import History
+from trunkline.flow.engine.rows import SUBMITTED
 from trunkline.flow.engine.run_messages import DEPTH_LIMIT, Mode, RunOrder, mode_of, read_reply, run_task_id
 from trunkline.flow.engine.view import RUN_TOO_LARGE
-from trunkline.flow.engine.walk import Ended, Lane, NodeFailed, Walk
+from trunkline.flow.engine.walk import Ended, Lane, NodeFailed, Walk, spanned
 from trunkline.flow.jq.pool import FilterFailed
-from trunkline.log.events import AnswerRead, FlowRows, QuestionClosed, Status
+from trunkline.log.events import AnswerRead, FlowRow, FlowRows, QuestionClosed, Status
 from trunkline.log.fold import BYTES_LIMIT, EVENTS_LIMIT, LIMITS
 from trunkline.run import hops
 from trunkline.run.executor import Work
@@ -59,6 +61,7 @@ class Run:
     ) -> None:
         self._parts = parts
         self._work = work
+        self._history = history
         self._order = order
         self._state = state = work.state
         self._mode: Mode = mode_of(state, order)
@@ -210,18 +213,7 @@ class Run:
         node, child = effect.node, child_id(effect, self._work.tenant)
         agent = await self._agent_of(node.config["agent_id"], child)
         if agent is None:
-            order = DelegateOrder(
-                self._order.execution,
-                node,
-                effect.state,
-                effect.input,
-                node.config["protocol"],
-                effect.correlation,
-                node.timeout_ms,
-                effect.attempt,
-                self._work.tenant,
-            )
-            await self._begin(lane, self._plain_call(order))
+            await self._begin(lane, self._plain_call(self._plain_order(effect)))
             return
         try:
             request = agent_request(child, effect, self._state)
@@ -243,6 +235,44 @@ class Run:
             return (await self._work.children.state(child)).agent
         except TaskNotFound:
             return agent_id if child in self._state.ended_children else None
+
+    def _plain_order(self, effect: Delegate) -> DelegateOrder:
+        node = effect.node
+        return DelegateOrder(
+            self._order.execution,
+            node,
+            effect.state,
+            effect.input,
+            node.config["protocol"],
+            effect.correlation,
+            node.timeout_ms,
+            effect.attempt,
+            self._work.tenant,
+            effect.visit,
+            self._history.external_task(effect),
+            partial(self._record_submission, effect),
+        )
+
+    async def _record_submission(self, effect: Delegate, external_task: str) -> None:
+        """Make the ID of an external task durable: after a crash, the run polls that task.
+
+        Raises:
+            Misuse: the run has ended.
+        """
+        told = {
+            "nodeId": effect.node.id,
+            "attempt": effect.attempt,
+            "delegateCorrelationId": effect.correlation,
+            "externalTaskId": external_task,
+            "_visit": effect.visit,
+            **spanned(effect.span),
+        }
+        if self.walk.ended is None:
+            self.walk.rows.append(FlowRow(SUBMITTED, told))
+            self._record()
+        if self.walk.ended is not None:
+            raise Misuse(f"run {self._order.execution!r} has ended")
+        await self._work.drain()
 
     async def _plain_call(self, order: DelegateOrder) -> Done:
         return _done(await self._within(self._parts.delegates.delegate(order), order.timeout_ms))

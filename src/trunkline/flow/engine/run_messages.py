@@ -64,6 +64,8 @@ class Awaited(Struct, frozen=True, omit_defaults=True, rename="camel"):
     signal_name: str = ""
     node_type: str = ""
     attempt: int = 0
+    # How often the run has come to the node, including this time; 0 in logs of older versions.
+    visit: int = 0
     timeout_ms: int | None = None
     parallel_span: dict[str, str] | None = None
     agent_id: str = ""
@@ -72,6 +74,13 @@ class Awaited(Struct, frozen=True, omit_defaults=True, rename="camel"):
     delegate_correlation_id: str = ""
     # What the answer must fit: the `resume_schema` of an interrupt, the `output_schema` of a model's call.
     fits: dict[str, Any] | None = None
+
+    @property
+    def activity_id(self) -> str:
+        """The ID of the activity that the run awaits; empty if it awaits none."""
+        if self.awaits != "activity":
+            return ""
+        return f"{self.execution_id}:{self.node_id}:{self.visit}.{self.attempt}"
 
 
 def run_task_id(execution_id: str, tenant: str = DEFAULT_TENANT) -> str:
