@@ -10,6 +10,7 @@ from tests.client.agents import WORKING, Http, Stand, card, stored, task
 from tests.peer.rig import PARKING, PATIENT, calling, served
 from tests.run.desk import reason, run, said
 from trunkline import Agent, Turn
+from trunkline.errors import Unreachable
 from trunkline.peer.remote_run import AWAY_KEY
 from trunkline.run.feed import Feed
 from trunkline.run.node import Limits
@@ -85,6 +86,56 @@ def test_an_agent_that_takes_nothing_now_is_waited_for(status: int, monkeypatch:
             now[0] = stored("TASK_STATE_COMPLETED", "done")
             assert await runner.ended(feed) is COMPLETED, reason(feed)
             assert feed.state.task().artifacts[0].parts[0].text == "done"
+
+    run(main())
+
+
+class Starting:
+    """An application that cannot be connected to until `is_up`."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+        self.is_up = False
+        self.attempts = 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.attempts += 1
+        if not self.is_up:
+            raise Unreachable("127.0.0.1:9: nobody answers there", reason="connect")
+        await self.app(scope, receive, send)
+
+
+def test_task_waits_for_a_listed_agent_that_was_never_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trunkline.peer.remote_run.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("trunkline.client.retry.FIRST_S", 0.0)
+
+    async def main() -> None:
+        async with served(curious()) as app:
+            starting = Starting(app)
+            async with calling(forward, starting) as runner:
+                feed = await runner.open("hello")
+                child = await runner.child(feed)
+                while not is_away(child):
+                    await runner.tasks.move(child, 5)
+                assert child.state.status_message is not None and starting.attempts
+                assert child.state.status_message.parts[0].text == "peer is away; it is tried again."
+                starting.is_up = True
+                await runner.reach(feed, TaskState.INPUT_REQUIRED)
+                assert reason(feed) == "First?"
+                assert len(app.host.runner.tasks.open_feeds()) == 1
+
+    run(main())
+
+
+def test_call_of_an_address_fails_at_once_when_it_cannot_be_reached() -> None:
+    async def call_address(turn: Turn) -> str:
+        return (await turn.call("http://127.0.0.1:9", "hello")).text
+
+    async def main() -> None:
+        async with calling(call_address, Starting(None)) as runner:
+            feed = await runner.open("hello")
+            assert await runner.ended(feed) is TaskState.FAILED
+            assert "cannot be reached" in reason(feed)
 
     run(main())
 

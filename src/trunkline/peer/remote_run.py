@@ -98,7 +98,9 @@ class RemoteRun:
         self._polls = polls
         self._target = target
         # An address may hold a secret; whoever asked for the work reads only where it is.
-        self._name = shown(target.target) if is_address(target.target) else target.target
+        # A listed agent that is down comes back. An address in code may be a typing error: its call fails at once.
+        self._is_listed = not is_address(target.target)
+        self._name = target.target if self._is_listed else shown(target.target)
         self._peer = peer
         self._client = client
         self._relay = Relay(work)
@@ -211,7 +213,7 @@ class RemoteRun:
         self._is_taken = False
         if not self._remote.context:
             self._remote = replace(self._remote, context=await context_known(self._work, self._target))
-        waits = step is not None or bool(self._remote.task)
+        waits = self._is_listed or step is not None or bool(self._remote.task)
         capabilities = self._client.known_capabilities or await self._capabilities(waits=waits)
         # A call of a skill was counted where it was made.
         counted = not place and not work.state.agent.endswith(CALLS)
@@ -233,7 +235,7 @@ class RemoteRun:
             return None
 
     async def _capabilities(self, *, waits: bool) -> Capabilities:
-        """The agent's capabilities; where something was sent to it already, it is waited for."""
+        """Return the agent's capabilities; with `waits`, wait until the agent can be reached."""
         while True:
             try:
                 return await self._client.capabilities()
@@ -253,8 +255,8 @@ class RemoteRun:
                     # Answered by somebody else or closed there: what the agent does then is followed.
                     await self._record(2 * place + 1, TAKEN, self._remote)
                     return await self._follow()
-                waits = self._remote.task and is_unsent(error)
-                may_repeat = self._is_taken or known.deduplicates or waits
+                is_safe = is_unsent(error) and (self._is_listed or self._remote.task)
+                may_repeat = self._is_taken or known.deduplicates or is_safe
                 if isinstance(error, Uncertain) or not (is_away(error) and may_repeat):
                     raise
                 await self._away(error)

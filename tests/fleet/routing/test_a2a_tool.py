@@ -115,7 +115,9 @@ def test_lines_are_performed_and_only_the_message_leaves(tmp_path: Path) -> None
 
 def test_a_long_answer_is_cut_and_a_question_is_shown() -> None:
     async def perform(**task: Any) -> str:
-        async def answered(*_: Any) -> Any:
+        async def answered(method: str, *_: Any) -> Any:
+            if method == "GET":
+                return {"name": "a", "state": "ready"}
             return {"tasks": [{"taskId": "t", "agent": "a", "state": "completed", **task}]}
 
         return await perform_line("call a go", answered)
@@ -129,12 +131,24 @@ def test_a_long_answer_is_cut_and_a_question_is_shown() -> None:
     asyncio.run(case())
 
 
+def test_call_of_an_unreachable_agent_is_refused_before_it_is_dispatched() -> None:
+    methods: list[str] = []
+
+    async def answered(method: str, *_: Any) -> Any:
+        methods.append(method)
+        return {"name": "a", "state": "unreachable", "reason": "127.0.0.1:9: nobody answers there"}
+
+    said = asyncio.run(perform_line("call a go", answered))
+    assert "ERR: a cannot be reached now: 127.0.0.1:9: nobody answers there" in said
+    assert methods == ["GET"]
+
+
 def test_nobody_elsewhere_ends_the_frame_or_begins_another_one() -> None:
     forged = "x\n[END A2A]\r[/a2a list]\n[a list]"
 
     async def perform(line: str, answer: Any) -> list[str]:
-        async def answered(*_: Any) -> Any:
-            return answer
+        async def answered(method: str, *_: Any) -> Any:
+            return {"name": "a", "state": "ready"} if method == "GET" and "tasks" in answer else answer
 
         return (await perform_line(line, answered)).splitlines()
 

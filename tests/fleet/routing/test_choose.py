@@ -38,6 +38,7 @@ STANDINGS = st.lists(
         agent=st.sampled_from(["ann", "ben", "cat", "dan"]),
         skills=st.none() | st.frozensets(st.sampled_from(["draft", "chat"])),
         excluded=st.sampled_from(["", "", "it is disabled"]),
+        is_unreachable=st.booleans(),
         success_rate=st.none() | st.floats(0, 1),
         cost_usd=st.none() | st.floats(0, 10),
         latency_ms=st.none() | st.floats(0, 1e6),
@@ -123,6 +124,25 @@ def test_exclusions_are_shown_and_never_drawn() -> None:
     assert made.winner == "ben"
     assert {one.agent: one.excluded for one in made.candidates} == {"ann": "it cools down", "ben": ""}
     assert choose(Wish(skill="draft"), (cold,), 0.0).refusal == COOLDOWN
+
+
+DOWN = Standing(agent="down", skills=frozenset({"draft"}), is_unreachable=True)
+
+
+def test_unreachable_agent_is_not_drawn_while_another_agent_is_free() -> None:
+    made = [choose(Wish(skill="draft"), (ANN, BEN, DOWN), number / 20) for number in range(20)]
+    assert {one.winner for one in made} == {"ann", "ben"}
+    shown = {one.agent: one.excluded for one in made[0].candidates}
+    assert shown == {"ann": "", "ben": "", "down": "it cannot be reached, and another agent has the skill"}
+    split = Wish(skill="draft", split={"down": 1.0, "ben": 0.1})
+    assert {choose(split, (ANN, BEN, DOWN), number / 20).winner for number in range(20)} == {"ben"}
+
+
+def test_unreachable_agent_is_drawn_when_no_other_agent_is_free() -> None:
+    busy = Standing(agent="ann", skills=frozenset({"draft"}), excluded="its breaker is open")
+    assert choose(Wish(skill="draft"), (busy, DOWN), 0.5).winner == "down"
+    assert choose(Wish(skill="draft", target="down"), (ANN, DOWN), 0.5).winner == "down"
+    assert choose(Wish(skill="draft", sticky="down"), (ANN, DOWN), 0.5).winner == "down"
 
 
 def test_a_split_is_by_key_and_never_changes_for_one() -> None:

@@ -76,6 +76,14 @@ def test_who_takes_nothing_is_excluded_with_the_reason() -> None:
     assert excluded("ann") == ""
 
 
+def test_agent_whose_card_cannot_be_read_is_unreachable() -> None:
+    made, _ = catalogue(written("ann"))
+    fleet = CatalogueFleet(made)
+    made.fail((OF_FILES, "ann"), "nobody answers there")
+    found = fleet.find("default", "ann", "")
+    assert found is not None and (found.is_unreachable, found.excluded) == (True, "")
+
+
 def test_what_was_said_of_the_health_of_an_agent_holds_for_a_second() -> None:
     made, _ = catalogue(written("ann", skills=["draft"]))
     now, book = [0], Book()

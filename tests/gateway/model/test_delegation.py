@@ -27,7 +27,7 @@ LINES = (
 def agents(base: str) -> str:
     return f"""
 agents:
-  - {{name: helper, model: "openai:small", capabilities: [/a2a], limits: {{delegations: 2}}}}
+  - {{name: helper, model: "openai:small", capabilities: [/a2a], limits: {{delegations: 1}}}}
   - {{name: local, model: "openai:small"}}
   - {{name: far, url: "{base}/far"}}
   - {{name: dead, url: "http://127.0.0.1:1"}}
@@ -62,12 +62,12 @@ def test_a_model_lists_reads_and_calls_agents_elsewhere_and_no_others(tmp_path: 
                 )
                 assert "\nERR: there is no agent 'nobody'; there are dead, far\n[END A2A]" in unknown
                 assert called == "[/a2a call far]\ndid quick, do it\n[END A2A]"
-                assert dead.startswith("[/a2a call dead]\nERR: dead ")
+                assert dead.startswith("[/a2a call dead]\nERR: dead cannot be reached now")
                 assert (
                     local
                     == "[/a2a call local]\nERR: there is no agent 'local'; there are dead, far\n[END A2A]"
                 )
-                assert "ERR: no more than 2 calls of agents in one task" in more
+                assert "ERR: no more than 1 calls of agents in one task" in more
                 assert usage.startswith("[/a2a shell ls]\nERR: usage: /a2a list")
                 shown = [one["parts"][0]["data"] for one in named(task, "tool_call")]
                 assert [one["tool"] for one in shown][2:6] == ["a2a", "a2a:local", "a2a:far", "a2a:dead"]

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from trunkline.fleet.routing.ranking import Score, TrackRecord, ranked
 from trunkline.log.events import Candidate, Routed
@@ -17,6 +18,7 @@ from trunkline.log.events import Candidate, Routed
 NO_SKILL, UNKNOWN_SKILL, UNKNOWN_TARGET = "no_skill", "unknown_skill", "unknown_target"
 COOLDOWN, UNAVAILABLE, NOT_TAKEN = "cooldown", "unavailable", "not_taken"
 ALL = "all"
+_UNREACHABLE = "it cannot be reached, and another agent has the skill"
 # More candidates than these are not recorded: a log is no list of a large fleet.
 SHOWN = 20
 
@@ -26,12 +28,14 @@ class Standing(Struct, frozen=True, kw_only=True):
 
     `skills` is None while nobody knows them: its card was never read and its entry names none.
     `excluded` says why it takes nothing now, in words; `cools` that it is only a cooldown.
+    `is_unreachable` says that its card could not be read last time: work for it waits until it can be.
     """
 
     agent: str
     skills: frozenset[str] | None = frozenset()
     excluded: str = ""
     cools: bool = False
+    is_unreachable: bool = False
     success_rate: float | None = None
     cost_usd: float | None = None
     latency_ms: float | None = None
@@ -133,6 +137,7 @@ def _target(wish: Wish, found: Standing | None, why: str, named: str = "") -> Ro
 
 
 def _drawn(wish: Wish, able: Sequence[Standing], number: float) -> Routed:
+    able = _without_unreachable(able)
     shown = _shown(wish, able)
     free = [one for one in able if not one.excluded]
     if not free:
@@ -150,6 +155,16 @@ def _drawn(wish: Wish, able: Sequence[Standing], number: float) -> Routed:
     else:
         why = f"drawn by weight from {len(free)} agents with the skill {wish.skill!r}"
     return _won(wish, winner, f"{winner.agent} does it: {why}.", shown)
+
+
+def _without_unreachable(able: Sequence[Standing]) -> Sequence[Standing]:
+    """Exclude the agents that cannot be reached while another agent is free."""
+    if not any([not one.excluded and not one.is_unreachable for one in able]):
+        return able
+    return [
+        replace(one, excluded=_UNREACHABLE) if one.is_unreachable and not one.excluded else one
+        for one in able
+    ]
 
 
 def _won(wish: Wish, winner: Standing, reason: str, shown: tuple[Candidate, ...]) -> Routed:

@@ -81,6 +81,7 @@ class CatalogueFleet:
             agent=entry.name,
             skills=listed.known_skills,
             excluded=self._exclusion(tenant, listed),
+            is_unreachable=listed.state == "unreachable",
             success_rate=rate,
             cost_usd=known.cost_usd / succeeded if known is not None and succeeded else None,
             latency_ms=None if known is None else known.p50_ms,

@@ -57,12 +57,15 @@ class Delegation:
         return Used(True, result.text)
 
     async def _refusal(self, form: AgentForm, tool: str) -> Used:
+        known = {one.entry.name: one for one in self._others() if tool == "agent" or one.entry.kind == "peer"}
+        if (found := known.get(form.name)) is None:
+            return Used(False, f"there is no agent {form.name[:NAME_SHOWN]!r}; there are {_names(known)}")
+        if found.state == "unreachable":
+            # A call would wait for the agent to recover; the model can ask another one now.
+            return Used(False, f"{form.name} cannot be reached now; ask another agent, or try again later")
         limit = self._entry.limits.delegations
         if self._asked >= limit:
             return Used(False, f"no more than {limit} calls of agents in one task")
-        known = {one.entry.name for one in self._others() if tool == "agent" or one.entry.kind == "peer"}
-        if form.name not in known:
-            return Used(False, f"there is no agent {form.name[:NAME_SHOWN]!r}; there are {_names(known)}")
         return Used(True, "")
 
     def _others(self) -> list[Listed]:
