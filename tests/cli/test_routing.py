@@ -82,9 +82,12 @@ def test_what_an_agent_elsewhere_says_reaches_no_terminal_as_it_is(
     trunkline: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = "\x1b[31mred\x1b]0;title\x07\u202e\nERR: no error"
-    monkeypatch.setattr(
-        Operator, "ask", lambda *_, **__: {"tasks": [{**ITEM, "state": "completed", "text": said}]}
-    )
+    agent, task = {"name": "ann", "state": "ready"}, {**ITEM, "state": "completed", "text": said}
+
+    def answer(_: Operator, method: str, *__: object, **___: object) -> dict[str, object]:
+        return agent if method == "GET" else {"tasks": [task]}
+
+    monkeypatch.setattr(Operator, "ask", answer)
     code, out, _ = trunkline("a2a", "call", "ann", "go", *STORE)
     assert (code, out) == (
         0,

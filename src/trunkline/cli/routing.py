@@ -24,6 +24,9 @@ commands.add_typer(remote_agents, name="a2a")
 DISPATCH, ROUTE = "/api/dispatch", "/api/route"
 RemoteName = Annotated[str, typer.Argument(metavar="NAME", help="The agent, by its name on the hub.")]
 Skill = Annotated[str, typer.Option("--skill", help="The skill that is asked for.")]
+Effect = Annotated[
+    str, typer.Option("--effect", help='Prefer agents that declare this effect: "domain:path" or a domain.')
+]
 Context = Annotated[str, typer.Option("--context-id", help="The conversation that it belongs to.")]
 
 
@@ -32,6 +35,7 @@ def dispatch(
     message: Annotated[str, typer.Argument(metavar="MESSAGE", help="What is to be done.")],
     *,
     skill: Skill = "",
+    effect: Effect = "",
     agent: Annotated[Several, typer.Option(help="An agent by name, or all; repeatable.")] = None,
     context_id: Context = "",
     correlation_id: Annotated[str, typer.Option(help="Asked for again under this id, it is done once.")] = "",
@@ -42,7 +46,7 @@ def dispatch(
     """Have work done and print its tasks, at rest or after the wait; exit code 1 if one of them failed."""
     form = {
         "message": message, "skill": skill, "targets": agent, "contextId": context_id,
-        "correlationId": correlation_id,
+        "correlationId": correlation_id, "metadata": {"effectHint": effect} if effect else None,
     }  # fmt: skip
     given = {name: value for name, value in form.items() if value}
     tasks: list[dict[str, Any]] = operator.ask("POST", DISPATCH, given, tenant=tenant)["tasks"]
@@ -72,13 +76,14 @@ def explain(
     task_id: Annotated[str, typer.Argument(metavar="[TASK]", help="The id of a task that there is.")] = "",
     *,
     skill: Skill = "",
+    effect: Effect = "",
     agent: Annotated[str, typer.Option(help="An agent by name.")] = "",
     context_id: Context = "",
     tenant: Tenant = "",
     operator: Operator,
 ) -> None:
     """Show why an agent does a task; or which one would be chosen now, drawn anew each time."""
-    query = {"skill": skill, "agent": agent, "contextId": context_id}
+    query = {"skill": skill, "effect": effect, "agent": agent, "contextId": context_id}
     if bool(task_id) is any(query.values()):
         raise Misuse("name a task, or what would be asked for: --skill, --agent or --context-id")
     if task_id and not is_task_id(task_id):

@@ -18,6 +18,7 @@ from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.clock import now_ms
 from trunkline.config import Settings
 from trunkline.errors import FlowRefused, Misuse, StoreError
+from trunkline.fleet.catalogue.card_facts import effects_of
 from trunkline.fleet.catalogue.catalogue import OF_FILES, Catalogue, Key
 from trunkline.fleet.catalogue.entry import Entry, EntrySkill, Kind
 from trunkline.fleet.catalogue.entry_reader import is_path
@@ -483,6 +484,7 @@ def _facts(agent: Agent) -> CardFacts:
         (one.public, EntrySkill(id=one.id, name=one.name, description=one.description, tags=one.tags))
         for one in agent.skills.values()
     ]
+    card = read_card(card_v1(agent.card()))
     return CardFacts(
         at=now_ms(),
         description=agent.description,
@@ -490,5 +492,6 @@ def _facts(agent: Agent) -> CardFacts:
         private=tuple([one for is_public, one in found if not is_public]),
         streaming=agent.streaming,
         versions=("1.0", "0.3"),
-        card=read_card(card_v1(agent.card())),
+        card=card,
+        effects=effects_of(card),
     )

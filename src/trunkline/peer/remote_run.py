@@ -98,7 +98,7 @@ class RemoteRun:
         self._polls = polls
         self._target = target
         # An address may hold a secret; whoever asked for the work reads only where it is.
-        # A listed agent that is down comes back. An address in code may be a typing error: its call fails at once.
+        # A listed agent that is down comes back. An address in code may be mistyped: its call fails at once.
         self._is_listed = not is_address(target.target)
         self._name = target.target if self._is_listed else shown(target.target)
         self._peer = peer

@@ -56,3 +56,29 @@ def test_of_a_large_card_a_part_is_kept() -> None:
     assert len(kept_of(read_card(json.dumps({**raw, "skills": wordy}).encode())).skills) == 8
     with pytest.raises(Unreadable):
         kept_of(read_card(json.dumps({**raw, "description": "x" * 100_000}).encode()))
+
+
+GOOD = {"domain": "board", "path": "open", "delta": -1, "confidence": 0.8}
+BROKEN = [
+    None,
+    {"domain": "board"},
+    {**GOOD, "confidence": 2},
+    {**GOOD, "delta": "many"},
+    {**GOOD, "path": "x" * 257},
+    {**GOOD, "domain": "a\x1bb"},
+]
+
+
+def test_declared_effects_are_read_and_malformed_ones_left_out() -> None:
+    params = {"skills": {"draft": {"effects": [*BROKEN, GOOD]}, "chat": {"effects": "x"}, "odd": 7}}
+    raw = card("a", "draft")
+    raw["capabilities"] = {
+        "extensions": [
+            {"uri": "https://a.example/ext/effect-domain-v1", "params": params},
+            {"uri": "https://a.example/ext/other", "params": {"skills": {"chat": {"effects": [GOOD]}}}},
+        ]
+    }
+    found = facts_of(read_card(json.dumps(raw).encode()), "https://a.example/", 7)
+    (effect,) = found.effects["draft"]
+    assert (effect.name, effect.delta, effect.confidence) == ("board:open", -1, 0.8)
+    assert found.effects.keys() == {"draft"}

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trunkline.fleet.catalogue.entry import SkillEffect
 from trunkline.fleet.routing.choose import (
     COOLDOWN,
     NO_SKILL,
@@ -124,6 +125,27 @@ def test_exclusions_are_shown_and_never_drawn() -> None:
     assert made.winner == "ben"
     assert {one.agent: one.excluded for one in made.candidates} == {"ann": "it cools down", "ben": ""}
     assert choose(Wish(skill="draft"), (cold,), 0.0).refusal == COOLDOWN
+
+
+def test_agent_that_declares_the_requested_effect_ranks_higher() -> None:
+    close = SkillEffect(domain="board", path="open", delta=-1, confidence=0.8)
+    declares = Standing(agent="zoe", skills=frozenset({"draft"}), effects=(close,))
+    wish = Wish(skill="draft", effect="board:open")
+    made = choose(wish, (ANN, BEN, declares), 0.0)
+    assert [one.agent for one in made.candidates] == ["zoe", "ann", "ben"]
+    assert made.candidates[0].parts == {"weight": 1.8, "declared": 0.0, "effect": 0.8}
+    for other in ("", "board:closed", "shop"):
+        plain = choose(Wish(skill="draft", effect=other), (ANN, declares), 0.0)
+        assert [one.parts["weight"] for one in plain.candidates] == [1.0, 1.0], other
+    assert choose(Wish(skill="draft", effect="board"), (ANN, declares), 0.0).candidates[0].agent == "zoe"
+
+
+def test_declared_effect_adds_to_the_score_of_a_known_agent() -> None:
+    track = TrackRecord(runs=9, success_rate=0.5)
+    effect = SkillEffect(domain="board", path="open", confidence=0.4)
+    known = Standing(agent="zoe", skills=frozenset({"draft"}), track=track, effects=(effect,))
+    shown = choose(Wish(skill="draft", effect="board:open"), (known,), 0.0).candidates[0]
+    assert (shown.score, shown.parts["effect"]) == (1.4, 0.4)
 
 
 DOWN = Standing(agent="down", skills=frozenset({"draft"}), is_unreachable=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
 
 from trunkline.errors import Unreadable
-from trunkline.fleet.catalogue.entry import EntrySkill
+from trunkline.fleet.catalogue.entry import EntrySkill, SkillEffect
 from trunkline.fleet.catalogue.listed import CardFacts
 from trunkline.net.egress import shown
 from trunkline.wire.card import Skill, plain_name, plain_prose
@@ -16,6 +19,9 @@ from trunkline.wire.peer_card import PeerCard
 
 _FIRST_PAUSE_S = 2.0
 _TEXT, _SKILLS, _TAGS, _VERSION = 4096, 1000, 64, 32
+# The extension by which a card declares effects, and limits on what is read of it.
+_EFFECTS = "/effect-domain-v1"
+_EFFECTS_OF_SKILL, _EFFECT_NAME = 64, 256
 # What is kept of a card: that of its skills, and that of all else.
 _SKILL_BYTES, _CARD_BYTES = 256 << 10, 64 << 10
 
@@ -64,7 +70,34 @@ def facts_of(card: PeerCard, url: str, at: int) -> CardFacts:
         versions=tuple(sorted(versions)),
         note=_mismatch(card, url),
         card=card,
+        effects=effects_of(card),
     )
+
+
+def effects_of(card: PeerCard) -> dict[str, tuple[SkillEffect, ...]]:
+    """Return the effects that a card declares, by skill id; malformed declarations are left out."""
+    found: dict[str, tuple[SkillEffect, ...]] = {}
+    for extension in card.extensions:
+        declared = (extension.params or {}).get("skills")
+        if not extension.uri.endswith(_EFFECTS) or not isinstance(declared, Mapping):
+            continue
+        for skill, about in list(cast("Mapping[str, Any]", declared).items())[:_SKILLS]:
+            listed = cast("Mapping[str, Any]", about).get("effects") if isinstance(about, Mapping) else None
+            given = cast("list[Any]", listed)[:_EFFECTS_OF_SKILL] if isinstance(listed, list) else []
+            if effects := tuple([one for one in map(_effect, given) if one is not None]):
+                found[skill] = effects
+    return found
+
+
+def _effect(given: Any) -> SkillEffect | None:
+    try:
+        effect = msgspec.convert(given, SkillEffect)
+    except msgspec.ValidationError:
+        return None
+    names = (effect.domain, effect.path)
+    is_named = all([0 < len(one) <= _EFFECT_NAME and one.isprintable() for one in names])
+    is_sane = math.isfinite(effect.delta) and 0 <= effect.confidence <= 1
+    return effect if is_named and is_sane else None
 
 
 def _mismatch(card: PeerCard, url: str) -> str:

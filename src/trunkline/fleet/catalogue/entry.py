@@ -19,6 +19,20 @@ RESERVED = frozenset({"all", "hub"})
 NAME = re.compile(r"(?!\.*\Z)[A-Za-z0-9_.-]{1,64}")
 
 
+class SkillEffect(Struct, frozen=True, kw_only=True):
+    """A change of shared state that a skill declares on its agent's card; `confidence` is from 0 to 1."""
+
+    domain: str
+    path: str
+    delta: float = 1.0
+    confidence: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """The name by which a request asks for this effect."""
+        return f"{self.domain}:{self.path}"
+
+
 class EntrySkill(Struct, frozen=True, kw_only=True):
     """A skill of an agent."""
 

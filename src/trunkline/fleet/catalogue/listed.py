@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct
 
 from trunkline.fleet.catalogue.breaker import BreakerState
-from trunkline.fleet.catalogue.entry import Entry, EntrySkill
+from trunkline.fleet.catalogue.entry import Entry, EntrySkill, SkillEffect
 from trunkline.wire.card import plain_name
 from trunkline.wire.peer_card import PeerCard
 
@@ -20,9 +20,10 @@ _SKILLS_LIMIT, _VERSION_LENGTH = 1000, 80
 
 
 class ListedSkill(EntrySkill, frozen=True, kw_only=True):
-    """A skill, and who says that the agent has it."""
+    """A skill, its origin, and the effects that the agent's card declares for it."""
 
     source: Literal["file", "card", "api"]
+    effects: tuple[SkillEffect, ...] = ()
 
 
 class CardFacts(Struct, frozen=True, kw_only=True):
@@ -42,6 +43,8 @@ class CardFacts(Struct, frozen=True, kw_only=True):
     note: str = ""
     card: PeerCard | None = None
     input_modes: tuple[str, ...] = ()
+    # By skill id.
+    effects: Mapping[str, tuple[SkillEffect, ...]] = {}
 
 
 class Listed(Struct, frozen=True, kw_only=True):
@@ -90,7 +93,7 @@ def list_entry(entry: Entry, facts: CardFacts | None, failure: str, override: Ov
         state=state,
         reason=reason,
         description=entry.description or ("" if facts is None else facts.description),
-        skills=_skills(entry, () if facts is None else facts.skills),
+        skills=_skills(entry, facts),
         private=() if facts is None else _private(entry, facts),
         streaming=entry.streaming if facts is None else facts.streaming,
         push=facts is not None and facts.push,
@@ -115,11 +118,13 @@ def _state(
     return ("discovering", "") if facts is None else ("ready", facts.note)
 
 
-def _skills(entry: Entry, from_card: Sequence[EntrySkill]) -> tuple[ListedSkill, ...]:
+def _skills(entry: Entry, facts: CardFacts | None) -> tuple[ListedSkill, ...]:
     own = {one.id: one for one in entry.skills}
     source: Literal["file", "api"] = "file" if entry.owner == "file" else "api"
-    found = [_with_source(one, source) for one in own.values()]
-    found += [_with_source(one, "card") for one in from_card if one.id not in own]
+    facts = facts or CardFacts(at=0)
+    effects = facts.effects
+    found = [_listed_skill(one, source, effects) for one in own.values()]
+    found += [_listed_skill(one, "card", effects) for one in facts.skills if one.id not in own]
     return tuple(found[:_SKILLS_LIMIT])
 
 
@@ -128,7 +133,16 @@ def _private(entry: Entry, facts: CardFacts) -> tuple[EntrySkill, ...]:
     return tuple([one for one in facts.private if one.id not in shown])
 
 
-def _with_source(skill: EntrySkill, source: Literal["file", "card", "api"]) -> ListedSkill:
+def _listed_skill(
+    skill: EntrySkill,
+    source: Literal["file", "card", "api"],
+    effects: Mapping[str, tuple[SkillEffect, ...]],
+) -> ListedSkill:
     return ListedSkill(
-        id=skill.id, name=skill.name, description=skill.description, tags=skill.tags, source=source
+        id=skill.id,
+        name=skill.name,
+        description=skill.description,
+        tags=skill.tags,
+        source=source,
+        effects=effects.get(skill.id, ()),
     )

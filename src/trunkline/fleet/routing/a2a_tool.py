@@ -137,9 +137,7 @@ async def _performed(asked: A2aLine, ask: AskHub) -> str:
     if asked.verb == "card":
         found = await ask("GET", f"/agents/{quote(asked.name, safe='')}", None)
         return card_text(msgspec.convert(found, AgentCardLines))
-    found = msgspec.convert(
-        await ask("GET", f"/agents/{quote(asked.name, safe='')}", None), AgentCardLines
-    )
+    found = msgspec.convert(await ask("GET", f"/agents/{quote(asked.name, safe='')}", None), AgentCardLines)
     if found.state == "unreachable":
         # A dispatched task would wait for the agent to recover; the model can ask another one now.
         raise TrunklineError(f"{asked.name} cannot be reached now: {found.reason}")

@@ -12,6 +12,7 @@ from hashlib import blake2b
 from msgspec import Struct
 from msgspec.structs import replace
 
+from trunkline.fleet.catalogue.entry import SkillEffect
 from trunkline.fleet.routing.ranking import Score, TrackRecord, ranked
 from trunkline.log.events import Candidate, Routed
 
@@ -40,15 +41,21 @@ class Standing(Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
     latency_ms: float | None = None
     track: TrackRecord = TrackRecord()
+    # What the skill in question changes in shared state when it succeeds, as the agent declares it.
+    effects: tuple[SkillEffect, ...] = ()
     # How many tasks it may have in work, and how long the skill in question rests for a subject.
     concurrency: int | None = None
     cooldown_s: float = 0.0
 
 
 class Wish(Struct, frozen=True, kw_only=True):
-    """What is asked for: a skill, or an agent, or whoever has the conversation (`sticky`)."""
+    """What is asked for: a skill, or an agent, or whoever has the conversation (`sticky`).
+
+    An agent ranks higher if it declares `effect`, the name of one ("domain:path") or a whole domain.
+    """
 
     skill: str = ""
+    effect: str = ""
     target: str = ""
     sticky: str = ""
     helm: str = ""
@@ -58,10 +65,15 @@ class Wish(Struct, frozen=True, kw_only=True):
 
 
 def weight(standing: Standing, latency_weight: float = 0.0) -> float:
-    """How often an agent is drawn: by its success rate over one plus the cost of a success; unknown is 1."""
+    """Return the weight of an agent in the draw.
+
+    It is the success rate over one plus the cost of a success, or 1 while that is unknown, times one plus the
+    confidence with which the agent declares the requested effect.
+    """
+    preference = 1.0 + standing.track.effect
     if standing.success_rate is None:
-        return 1.0
-    made = standing.success_rate / (1.0 + max(standing.cost_usd or 0.0, 0.0))
+        return preference
+    made = preference * standing.success_rate / (1.0 + max(standing.cost_usd or 0.0, 0.0))
     if latency_weight and standing.latency_ms is not None:
         made /= 1.0 + latency_weight * max(standing.latency_ms, 0.0) / 1000
     return made
@@ -94,6 +106,8 @@ def fan_out(targets: Sequence[str], skill: str, standings: Sequence[Standing]) -
 
 def choose(wish: Wish, standings: Sequence[Standing], number: float) -> Routed:
     """The decision with all that speaks for it; `number` between 0 and 1 is the draw."""
+    if wish.effect:
+        standings = [_with_effect(one, wish.effect) for one in standings]
     by_name = {one.agent: one for one in standings}
     if wish.target:
         return _target(wish, by_name.get(wish.target), "it was asked for by name")
@@ -108,6 +122,13 @@ def choose(wish: Wish, standings: Sequence[Standing], number: float) -> Routed:
     if not able:
         return nobody(wish.skill)
     return _drawn(wish, able, number)
+
+
+def _with_effect(standing: Standing, effect: str) -> Standing:
+    matching = [one.confidence for one in standing.effects if effect in (one.name, one.domain)]
+    if not matching:
+        return standing
+    return replace(standing, track=replace(standing.track, effect=max(matching)))
 
 
 def nobody(skill: str) -> Routed:

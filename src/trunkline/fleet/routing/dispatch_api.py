@@ -35,7 +35,8 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 class DispatchForm(ApiStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Work that is asked for: of an agent, of several, or of whoever has the skill.
 
-    With `taskId` the message goes on with that task. `metadata.subject` is what a cooldown is about.
+    With `taskId` the message goes on with that task. `metadata.subject` is what a cooldown is about, and
+    `metadata.effectHint` names an effect ("domain:path" or a domain): agents that declare it rank higher.
     """
 
     message: Text = ""
@@ -60,6 +61,7 @@ class RouteQuery(ApiQuery, frozen=True, kw_only=True):
     """The query of `GET /api/route`: a request that is only tried out."""
 
     skill: str = ""
+    effect: str = ""
     agent: str = ""
     context_id: str = ""
 
@@ -180,7 +182,7 @@ class DispatchApi:
     @api_route("GET /route", AuthScope.READ)
     async def explain(self, call: ApiCall, asked: RouteQuery) -> RouteAnswer:
         """Who would be chosen for a skill, an agent's name or a conversation."""
-        wish = Wish(skill=asked.skill, target=asked.agent, key=new_id())
+        wish = Wish(skill=asked.skill, effect=asked.effect, target=asked.agent, key=new_id())
         made = await self._dispatcher.explain(call.tenant, call.principal.name, wish, asked.context_id)
         return _answer(made)
 

@@ -217,7 +217,8 @@ class Dispatcher:
         if task_id and await self._runner.tasks.load(order.tenant, task_id) is not None:
             return await self._known(order.tenant, task_id)
         task_id = task_id or self._runner.ids.new()
-        wish = Wish(skill=order.skill, target=target, key=order.correlation_id or task_id)
+        effect = _effect(order)
+        wish = Wish(skill=order.skill, effect=effect, target=target, key=order.correlation_id or task_id)
         named = self._named(order.tenant, wish)
         if named is not None:
             return await self._open(order, *named, task_id, rest_s)
@@ -261,7 +262,9 @@ class Dispatcher:
 
     def _named(self, tenant: str, wish: Wish) -> tuple[Routed, Standing | None] | None:
         """The decision on work for an agent that was named; None where more decides than is known of it."""
-        named = self._fleet.find(tenant, wish.target, wish.skill) if wish.target else None
+        if not wish.target or wish.effect:
+            return None
+        named = self._fleet.find(tenant, wish.target, wish.skill)
         if named is None or named.cooldown_s or named.concurrency is not None:
             return None
         # What is known of it seldom changes.
@@ -376,6 +379,15 @@ class Dispatcher:
         )
         about = {"refusal": routed.refusal, "skill": order.skill[:_LONGEST], "target": target[:_LONGEST]}
         await self._journals.add(order.tenant, HUB, JournalRow(now, "storm", about))
+
+
+def _effect(order: DispatchOrder) -> str:
+    """Return the effect that the request names as a hint, or an empty string."""
+    for metadata in (order.message.metadata, order.metadata):
+        hint = (metadata or {}).get("effectHint")
+        if isinstance(hint, str):
+            return hint
+    return ""
 
 
 def _is_other(earlier: Duplicate, dedup: Dedup | None) -> bool:

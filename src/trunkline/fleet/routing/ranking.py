@@ -12,8 +12,9 @@ _MINUTE_MS = 60_000
 
 
 class TrackRecord(Struct, frozen=True, kw_only=True):
-    """What is known of an agent's runs of a skill; `declared` is how sure the agent says it is of itself.
+    """An agent's runs of a skill.
 
+    `declared` is the agent's confidence in itself, `effect` that in the effect which a request names,
     `confidence` is the mean that it reported with its successes, `wall_ms` how long a run takes.
     """
 
@@ -23,6 +24,7 @@ class TrackRecord(Struct, frozen=True, kw_only=True):
     confidence: float = 0.0
     wall_ms: float = 0.0
     declared: float = 0.0
+    effect: float = 0.0
 
 
 class Score(Struct, frozen=True):
@@ -33,14 +35,21 @@ class Score(Struct, frozen=True):
 
 
 def score(track: TrackRecord) -> Score:
-    """How an agent did so far; one that is hardly known is taken at its own word."""
+    """Score an agent by its runs and by the effect it declares; with few runs, by the latter alone."""
     if track.runs < WARM:
-        return Score(track.declared, {"declared": track.declared})
+        parts = {"declared": track.declared}
+        return _sum(parts, track)
     parts = {
         "success": 2.0 * track.success_rate,
         "confidence": 0.5 * track.confidence if track.confidence_runs >= WARM else 0.0,
         "latency": -0.3 * min(max(track.wall_ms / _MINUTE_MS, 0.0), 2.0),
     }
+    return _sum(parts, track)
+
+
+def _sum(parts: dict[str, float], track: TrackRecord) -> Score:
+    if track.effect:
+        parts = {**parts, "effect": track.effect}
     return Score(sum(parts.values()), parts)
 
 

@@ -86,6 +86,7 @@ class CatalogueFleet:
             cost_usd=known.cost_usd / succeeded if known is not None and succeeded else None,
             latency_ms=None if known is None else known.p50_ms,
             track=track,
+            effects=next((one.effects for one in listed.skills if one.id == skill), ()),
             concurrency=entry.concurrency,
             cooldown_s=entry.cooldown_s.get(skill, 0.0),
         )
