@@ -72,6 +72,21 @@ async def test_a_workflow_is_fetched_by_its_address() -> None:
         assert (await outcome(flows, nesting(f"{base}/none")))[0] == "completed"
 
 
+async def test_refused_addresses_and_unknown_names_have_one_text() -> None:
+    async def resolve(host: str, port: int) -> list[str]:
+        if host == "unknown.test":
+            raise OSError("no such name")
+        return ["10.0.0.7" if host == "database.test" else "169.254.169.254"]
+
+    texts: set[str] = set()
+    async with LocalFlows(egress=Egress(resolver=resolve)) as flows:
+        for host in ("database.test", "metadata.test", "unknown.test", "127.0.0.1"):
+            result = await (await flows.start(nesting(f"https://{host}/flow"), {})).wait()
+            assert result.code == "WORKFLOW_NOT_FOUND"
+            texts.add(str(result.error).replace(host, "HOST"))
+    assert len(texts) == 1
+
+
 async def test_addresses_obey_the_guard_and_the_policy_of_signatures() -> None:
     async with site({"/good": (200, msgspec.json.encode(CHILD))}) as base:
         async with LocalFlows() as guarded:

@@ -124,10 +124,38 @@ def test_a_refusal_names_the_host_and_the_fix_and_nothing_secret() -> None:
     with pytest.raises(Unreachable) as error:
         asyncio.run(Egress(resolver=NAMES).check("https://inner.test/in?token=s3cret#s3cret"))
     text = str(error.value)
-    assert all(word in text for word in ("inner.test", "private", "egress_hosts", "egress_networks"))
-    assert not any(word in text for word in ("s3cret", "10.1.2.3", "--dev"))
-    with pytest.raises(Unreachable, match="serve with --dev"):
-        asyncio.run(Egress(resolver=NAMES).check("https://local.test/"))
+    assert all(word in text for word in ("inner.test", "egress_hosts", "egress_networks", "--dev"))
+    assert not any(word in text for word in ("s3cret", "10.1.2.3", "private"))
+
+
+def test_every_refusal_and_an_unknown_name_have_one_text_and_the_log_has_the_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kinds = {
+        "inner.test": "inner.test leads to 10.1.2.3, which is not public (private)",
+        "local.test": "local.test leads to 127.0.0.1, which is not public (loopback)",
+        "mixed.test": "mixed.test leads to 10.1.2.3, which is not public (private)",
+        "169.254.169.254": "169.254.169.254 leads to 169.254.169.254, which is not public (metadata)",
+        "broken.test": "broken.test leads to not-an-address, which is not public (malformed)",
+        "empty.test": "empty.test: the name has no address",
+        "unknown.test": "unknown.test: the name cannot be resolved",
+    }
+    egress, texts = Egress(resolver=NAMES), set[str]()
+    with caplog.at_level(logging.INFO, "trunkline.net"):
+        for host in kinds:
+            with pytest.raises(Unreachable) as checked:
+                asyncio.run(egress.check(f"https://{host}/"))
+            with pytest.raises(Unreachable) as dialled:
+                asyncio.run(egress.addresses(host, 443))
+            texts |= {str(one.value).replace(host, "HOST") for one in (checked, dialled)}
+    assert len(texts) == 1
+    logged = [record.getMessage().partition("error=")[2].strip("'") for record in caplog.records]
+    assert logged == [text for text in kinds.values() for _ in range(2)]
+
+
+def test_a_name_that_the_operator_allows_is_reported_precisely() -> None:
+    with pytest.raises(Unreachable, match=r"^unknown\.test: the name cannot be resolved$"):
+        asyncio.run(Egress(hosts=["unknown.test"], resolver=NAMES).check("https://unknown.test/"))
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ class Passes:
 
     async def check(self, url: str) -> None:
         if "bad" in url:
-            raise Unreachable("bad leads nowhere", reason="refused")
+            raise Unreachable("bad.example cannot be called", reason="refused")
 
 
 class Mail:

@@ -183,22 +183,6 @@ def shown(url: str) -> str:
     return f"{text}?…" if mark else text
 
 
-def refusal_text(url: str, error: Unreachable) -> str:
-    """Why a URL that a caller has named is not called. A name of our inner network is told like no name.
-
-    Whoever may name URLs could otherwise ask for the names in it one by one; the log tells them apart.
-    """
-    if error.reason not in ("name", "refused"):
-        return str(error)
-    host = target(url).host
-    log.warning("egress.refused host=%a reason=%s error=%a", host, error.reason, str(error))
-    return (
-        f"{host} cannot be called: its name is not known, or leads to an address that is not public; "
-        f"the agent's operator allows it with egress_hosts = {host} or its network in egress_networks, "
-        "or while developing with --dev"
-    )
-
-
 class Egress:
     """Where calls may go: public addresses, and what the operator has allowed."""
 
@@ -236,48 +220,60 @@ class Egress:
         await self._judged(found.host, found.port, self._check_resolver)
 
     async def addresses(self, host: str, port: int) -> Sequence[str]:
-        """The addresses of a host, each of which may be dialled. One bad address spoils them all.
+        """Return the addresses of a host, all of which may be dialled. One refused address refuses the host.
 
         Raises:
-            Unreachable: there is none (`name`), or one may not be dialled (`refused`); or too many names are
-                being looked up (`busy`), which is our trouble and nobody else's.
+            Unreachable: the name has no address (`name`), one of them is refused (`refused`), or too many
+                names are being resolved (`busy`). The first two have the same text.
         """
         return await self._judged(host, port, self._resolver)
 
     async def _judged(self, host: str, port: int, resolver: Resolver) -> Sequence[str]:
+        allowed = host.rstrip(".") in self._hosts
         try:
-            # An address in its usual spelling: there is nothing to look up.
-            if _address(host) is not None:
-                found: Sequence[str] = [host]
-            else:
-                async with asyncio.timeout(_NAME_S):
-                    found = await resolver(host, port)
-        except ResolverBusy as error:
-            raise Unreachable(f"{host}: too many names are being looked up", reason="busy") from error
-        # Some names do not even get as far as the resolver.
-        except (OSError, UnicodeError) as error:
-            raise Unreachable(f"{host}: the name cannot be resolved", reason="name") from error
-        if not found:
-            raise Unreachable(f"{host}: the name has no address", reason="name")
-        if host.rstrip(".") not in self._hosts:
-            for address in found:
-                self._pass(host, address)
+            found = await _resolved(host, port, resolver)
+            if not allowed:
+                for address in found:
+                    self._pass(host, address)
+        except Unreachable as error:
+            if allowed or error.reason == "busy":
+                raise
+            # Callers choose host names: one text keeps them from learning which names exist inside.
+            log.info("egress.refused host=%a reason=%s error=%a", host, error.reason, str(error))
+            text = (
+                f"{host} cannot be called: its name is not known, or leads to an address that is not public; "
+                f"the operator allows it with egress_hosts = {host} or its network in egress_networks, "
+                "or while developing with --dev"
+            )
+            raise Unreachable(text, reason=error.reason) from error
         return found
 
     def _pass(self, host: str, address: str) -> None:
         why = judge(address)
-        if not why or (why == "loopback" and self._loopback) or self._is_allowed(address):
-            return
-        # The address stays unsaid: the caller who chose the name may not know the inner network.
-        fix = f"allow it with egress_hosts = {host} or with its network in egress_networks"
-        develop = ", or serve with --dev" if why == "loopback" else ""
-        message = f"{host} leads to an address that is not public ({why}); {fix}{develop}"
-        raise Unreachable(message, reason="refused")
+        if why and not (why == "loopback" and self._loopback) and not self._is_allowed(address):
+            raise Unreachable(f"{host} leads to {address}, which is not public ({why})", reason="refused")
 
     def _is_allowed(self, address: str) -> bool:
         """Whether the operator has allowed its network; one with a zone id, and what is none, is in none."""
         found = None if "%" in address else _address(address)
         return found is not None and any(found in network for network in self._networks)
+
+
+async def _resolved(host: str, port: int, resolver: Resolver) -> Sequence[str]:
+    # An address in its usual spelling: there is nothing to look up.
+    if _address(host) is not None:
+        return [host]
+    try:
+        async with asyncio.timeout(_NAME_S):
+            found = await resolver(host, port)
+    except ResolverBusy as error:
+        raise Unreachable(f"{host}: too many names are being looked up", reason="busy") from error
+    # Some names do not even get as far as the resolver.
+    except (OSError, UnicodeError) as error:
+        raise Unreachable(f"{host}: the name cannot be resolved", reason="name") from error
+    if not found:
+        raise Unreachable(f"{host}: the name has no address", reason="name")
+    return found
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:

@@ -17,7 +17,6 @@ from trunkline.errors import InvalidParams, Refused, TaskNotFound, Unavailable, 
 from trunkline.log.events import PushTarget
 from trunkline.log.fold import NOBODY
 from trunkline.log.notifications import DeletePush, SetPush
-from trunkline.net.egress import refusal_text
 from trunkline.net.fetch import FetcherOf
 from trunkline.run.feed import Feed
 from trunkline.run.tasks import Tasks
@@ -41,12 +40,11 @@ def proof_of(target: PushTarget, vault: Vault) -> Proof:
     return _read_proof(vault.open(target.sealed, _about(target.id))) if target.sealed else Proof()
 
 
-def _refusal(url: str, error: Unreachable, field: str) -> Refused:
-    """Why a url is not taken."""
+def _refusal(error: Unreachable, field: str) -> Refused:
+    """Return the refusal of a URL that cannot be called."""
     if error.reason == "busy":
         return Unavailable(f"{field}: {error}; nothing was recorded, try again")
-    told = refusal_text(url, error)
-    return InvalidParams(f"{field}: {told}", field=field, reason="PUSH_URL_REFUSED")
+    return InvalidParams(f"{field}: {error}", field=field, reason="PUSH_URL_REFUSED")
 
 
 def _about(config_id: str) -> str:
@@ -79,7 +77,7 @@ class PushConfigs(Struct, frozen=True):
         try:
             await self._poster_of(tenant).check(config.url)
         except Unreachable as error:
-            raise _refusal(config.url, error, field) from None
+            raise _refusal(error, field) from None
         same = (one.id for one in known.values() if one.url == config.url)
         config_id = config.id or next(same, "") or self._ids.new()
         sealed = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -259,8 +260,13 @@ def test_pages_are_fetched_only_where_the_egress_rule_allows(tmp_path: Path) -> 
                 server,
                 ("fetch", {"url": f"{base}/page"}),
                 ("fetch", {"url": "http://169.254.169.254/x"}),
+                ("fetch", {"url": "http://unknown.invalid/x"}),
             )
             assert all(one.startswith("ERR: ") and "Tea" not in one for one in found)
+            texts = {
+                re.sub(r"127\.0\.0\.1|169\.254\.169\.254|unknown\.invalid", "HOST", one) for one in found
+            }
+            assert len(texts) == 1, "an inner address and an unknown name are refused alike"
 
     with web() as base, ModelServer(scripted) as server:
         run(scene(base, server))

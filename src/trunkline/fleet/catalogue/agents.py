@@ -23,7 +23,7 @@ from trunkline.fleet.catalogue.probe import AT_ONCE, BY_TENANT, Probed, ProbeFor
 from trunkline.fleet.catalogue.roster import Roster, roster
 from trunkline.fleet.health.health_records import AgentHealth
 from trunkline.fleet.route import api_route
-from trunkline.net.egress import Egress, refusal_text, shown
+from trunkline.net.egress import Egress, shown
 from trunkline.net.places import TenantPlaces
 from trunkline.wire.codes import AGENT_NOT_FOUND
 from trunkline.wire.spellings import timestamp
@@ -287,7 +287,7 @@ class AgentsApi:
         try:
             await self._parts.egress(tenant).check(url)
         except Unreachable as error:
-            raise InvalidParams(refusal_text(url, error), field=field) from None
+            raise InvalidParams(str(error), field=field) from None
 
     def _still_sealed(self, call: ApiCall, entry: Entry, known: KeptEntry) -> str:
         """The credentials that are kept already, if the changed entry shows them to nobody else."""

@@ -14,11 +14,10 @@ import msgspec
 
 from trunkline.client.client import Client
 from trunkline.clock import random_bits, wait_event
-from trunkline.errors import Misuse, TrunklineError, Unreachable
+from trunkline.errors import Misuse, TrunklineError
 from trunkline.fleet.catalogue.card_facts import facts_of, kept_of, pause_s
 from trunkline.fleet.catalogue.catalogue import OF_FILES, Catalogue, Key
 from trunkline.fleet.catalogue.entry import Entry
-from trunkline.net.egress import refusal_text
 from trunkline.peer.clients import PeerClients
 from trunkline.peer.remote import Peer
 from trunkline.wire.peer_card import PeerCard
@@ -163,7 +162,7 @@ class CardDiscovery:
         if not isinstance(card, PeerCard):
             self._failures[key] = self._failures.get(key, 0) + 1
             log.info("catalogue.card_failed agent=%s error=%s", key[1], card)
-            self._catalogue.fail(key, _reason(peer, card)[:1000])
+            self._catalogue.fail(key, str(card)[:1000])
             return True
         known = self.card_of(peer)
         if known is None or known != card:
@@ -200,10 +199,3 @@ def _called(entry: Entry | None) -> Peer | None:
 
 def _identity(peer: Peer) -> tuple[str, ...]:
     return peer.url, peer.card_url, peer.api_key_env, peer.bearer_env, peer.sealed
-
-
-def _reason(peer: Peer, error: Exception) -> str:
-    """Why there is no card, as those are told who may look at the entry."""
-    if peer.foreign and isinstance(error, Unreachable):
-        return refusal_text(peer.url, error)
-    return str(error)

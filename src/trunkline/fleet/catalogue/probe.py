@@ -9,7 +9,7 @@ from trunkline.errors import InvalidParams, Misuse, TrunklineError, Unreachable
 from trunkline.fleet.call import ApiStruct
 from trunkline.fleet.catalogue.card_facts import facts_of
 from trunkline.fleet.catalogue.entry import EntrySkill
-from trunkline.net.egress import Egress, refusal_text, shown
+from trunkline.net.egress import Egress, shown
 from trunkline.net.http_client import SocketHttpClient
 from trunkline.net.places import TenantPlaces
 from trunkline.peer.remote import check_address
@@ -55,7 +55,7 @@ async def probe(url: str, egress: Egress, places: TenantPlaces, tenant: str) -> 
     except TimeoutError:
         return _without_card(f"no card within {PROBE_S:g} seconds")
     except Unreachable as error:
-        return _without_card(refusal_text(url, error)[:1000])
+        return _without_card(str(error)[:1000])
     except TrunklineError as error:
         # Somebody is there, but no card is.
         return _without_card(str(error)[:1000], reachable=True)

@@ -37,7 +37,7 @@ from trunkline.fleet.ceremonies.runs import (
 from trunkline.fleet.ceremonies.scheduler import Scheduler, subject
 from trunkline.fleet.journal import Journal
 from trunkline.fleet.route import api_route
-from trunkline.net.egress import refusal_text, target
+from trunkline.net.egress import target
 from trunkline.net.fetch import FetcherOf
 from trunkline.store.parts import Clock
 from trunkline.wire.spellings import timestamp
@@ -239,7 +239,7 @@ class CeremonyApi:
             try:
                 await self._fetcher_of(made.tenant).check(url)
             except Unreachable as error:
-                raise InvalidParams(refusal_text(url, error), field="notifyWebhook") from None
+                raise InvalidParams(str(error), field="notifyWebhook") from None
 
 
 def _may_change(call: ApiCall, one: Ceremony) -> bool:

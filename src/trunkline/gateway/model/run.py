@@ -72,7 +72,6 @@ from trunkline.gateway.model.tools import (
     WriteForm,
     read_arguments,
 )
-from trunkline.net.egress import refusal_text
 from trunkline.wire.types import Message
 
 log = logging.getLogger("trunkline.gateway")
@@ -177,7 +176,7 @@ class ModelRun:
         try:
             response = await self._parts.fetcher(self._turn.tenant).get(url, limit=max(limit, 1))
         except Unreachable as error:
-            return FetchedFile(fault=refusal_text(url, error))
+            return FetchedFile(fault=str(error))
         if response.status != 200:
             return FetchedFile(fault=f"HTTP {response.status}")
         kind = response.headers.get("content-type", "")[:NAME_SHOWN]
