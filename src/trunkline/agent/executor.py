@@ -38,6 +38,8 @@ from trunkline.wire.types import COMPLETED, Artifact, Message, Metadata, Part, S
 log = logging.getLogger("trunkline.agent")
 HINT = "skillHint"
 _BINDING = ("skill", "skillId")
+# Without a note of the call: it is awaited here, once for each piece of a streamed answer.
+_write = inspect.unwrap(Turn.write)
 # Whatever a function may give back.
 Result = Any
 _PLAIN = (dict, list, tuple, int, float, bool)
@@ -155,17 +157,18 @@ class SkillExecutor:
             if skill is None:
                 turn.fail(f"This agent no longer has the skill {work.state.skill}.")
             result = await _call(skill, turn)
-            if turn.lost_step is not None:
-                raise turn.lost_step
+            if (lost := turn.lost_step or await turn.unawaited.find()) is not None:
+                raise lost
             verdict = await complete(turn, result)
             success = True
             return verdict
         except (VerdictGiven, Unanswered, CallFailed, BaseExceptionGroup) as error:
             # A verdict given inside a task group comes wrapped in what it stopped.
             if (given := _verdict_given(error)) is not None:
-                if turn.lost_step is not None and given.state is not TaskState.FAILED:
+                lost = turn.lost_step or await turn.unawaited.find()
+                if lost is not None and given.state is not TaskState.FAILED:
                     await record_failure(turn)
-                    raise turn.lost_step from error
+                    raise lost from error
                 verdict = await end_early(turn, given)
                 success = given.state is TaskState.COMPLETED
                 return verdict
@@ -239,7 +242,7 @@ async def _unfold(turn: Turn, given: Result) -> Result:
 async def emit_piece(turn: Turn, piece: Result) -> None:
     """Record one value of a generator: text is written, anything else is an artifact of its own."""
     if isinstance(piece, str):
-        await turn.write(piece)
+        await _write(turn, piece)
     elif isinstance(piece, Artifact):
         await turn.record(Chunk(read_content("the skill returned", piece), last=True))
     else:

@@ -20,6 +20,7 @@ import msgspec
 from trunkline.agent.binding import AuthorFunction
 from trunkline.agent.extensions import Change, RunReport, Usage
 from trunkline.agent.step import TOOL_TIMEOUT_S, McpTools, encoded, fitted, perform
+from trunkline.agent.unawaited import UnawaitedCalls, noted
 from trunkline.agent.validation import (
     LONGEST_S,
     given_answer,
@@ -69,7 +70,7 @@ class Turn:
 
     __slots__ = (
         "_begun", "_count", "_grants", "_held", "_own", "_places", "_reachable", "_spoke", "_timer",
-        "_work", "_written", "answer_name", "lost_step", "raised", "report", "skill",
+        "_work", "_written", "answer_name", "lost_step", "raised", "report", "skill", "unawaited",
     )  # fmt: skip
 
     def __init__(
@@ -97,6 +98,7 @@ class Turn:
         # Why a step that was done is not recorded: a second run would do it again, so no skill may succeed
         # by catching it.
         self.lost_step: Misuse | None = None
+        self.unawaited = UnawaitedCalls()
 
     @property
     def task_id(self) -> str:
@@ -192,6 +194,7 @@ class Turn:
         """Everything written so far."""
         return "".join(self._written)
 
+    @noted
     async def write(self, text: str) -> None:
         """Add text to the answer; readers get it as a delta."""
         if not text:
@@ -202,7 +205,7 @@ class Turn:
         self._held += text
         # The first piece goes out at once.
         if first or len(self._held) >= self._own.coalesce_characters or not self._own.coalesce_milliseconds:
-            await self.flush()
+            await self._flush()
         elif self._timer is None:
             self._timer = self._work.loop.call_later(self._own.coalesce_milliseconds / 1000, self._due)
 
@@ -214,8 +217,12 @@ class Turn:
             with contextlib.suppress(TurnOver):
                 self._work.put(Delta(ANSWER, text))
 
+    @noted
     async def flush(self, *, last: bool = False) -> None:
         """Send held text now."""
+        await self._flush(last=last)
+
+    async def _flush(self, *, last: bool = False) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -225,11 +232,13 @@ class Turn:
             self._begun = self._spoke = True
             await self._work.emit(Delta(ANSWER, text, append, last, "" if append else self.answer_name))
 
+    @noted
     async def status(self, text: str, metadata: Metadata | None = None) -> None:
         """Say what is going on; it stays on the task until the next word."""
         message = self._message(read_parts("text", text), None)
-        await self.record(Status(TaskState.WORKING, message, read_metadata("metadata", metadata)))
+        await self._record(Status(TaskState.WORKING, message, read_metadata("metadata", metadata)))
 
+    @noted
     async def artifact(
         self,
         *,
@@ -256,7 +265,7 @@ class Turn:
         one_shot = not artifact_id and not read_flag("append", append)
         last = one_shot if last is None else read_flag("last", last)
         artifact_id = artifact_id or self.next_artifact_id()
-        await self.record(Chunk(Artifact(artifact_id, name, description, (part,), metadata), append, last))
+        await self._record(Chunk(Artifact(artifact_id, name, description, (part,), metadata), append, last))
         return artifact_id
 
     def next_artifact_id(self) -> str:
@@ -264,6 +273,7 @@ class Turn:
         self._count += 1
         return f"artifact-{self._count}"
 
+    @noted
     async def emit(self, event: Status | Delta | Chunk) -> None:
         """Record an event that an author made, after any held text.
 
@@ -272,12 +282,16 @@ class Turn:
         """
         if not isinstance(event, Status | Delta | Chunk):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Misuse(f"event is a Status, Delta or Chunk, not {type(event).__name__}")
-        await self.record(read_back("event is", event))
+        await self._record(read_back("event is", event))
 
+    @noted
     async def record(self, event: AnyEvent) -> None:
         """Record an event that is known to read back, after any held text."""
+        await self._record(event)
+
+    async def _record(self, event: AnyEvent) -> None:
         if self._held:
-            await self.flush()
+            await self._flush()
         self._spoke = True
         await self._work.emit(event)
 
@@ -298,7 +312,9 @@ class Turn:
             Misuse: the result is not JSON, or another step is recorded here.
         """
         # Counted here and not when it is awaited, so that steps begun together keep their places.
-        return self._step(self.next_step(name), name, function, partial(perform, function, *args, **kwargs))
+        step = self._step(self.next_step(name), name, function, partial(perform, function, *args, **kwargs))
+        self.unawaited.note_step(step)
+        return step
 
     async def _step(
         self, place: int, name: str, function: AuthorFunction, do: Callable[[], Awaitable[object]]
@@ -327,7 +343,7 @@ class Turn:
         except Misuse as misuse:
             self.lost_step = misuse
             raise
-        await self.flush()
+        await self._flush()
         # Read twice: what the author is given may be changed, and what is recorded must not be.
         await self._work.emit(Stepped(place, name, msgspec.json.decode(body)))
         await self._work.drain()
@@ -339,6 +355,7 @@ class Turn:
         if await self.recall(place, UNTOLD) is None:
             await self._work.emit(Stepped(place, UNTOLD, reports))
 
+    @noted
     async def call(self, target: str, content: Content | None = None, /, **said: Unpack[Calling]) -> Result:
         """Have another agent do something: at an address, by its name among `peers`, or one of this host.
 
@@ -354,13 +371,14 @@ class Turn:
         from trunkline.peer.call import AgentCall
 
         call = AgentCall(self._work, self, self._reachable or Reachable(), target, said)
-        await self.flush()
+        await self._flush()
         return await call.run(content)
 
     def mcp(self, server: str, *, timeout: float = TOOL_TIMEOUT_S) -> McpTools:
         """The tools of an MCP server of the operator's `mcp.json`; each call of one is a step."""
         return McpTools(self, None if self._reachable is None else self._reachable.tools, server, timeout)
 
+    @noted
     async def sleep(self, seconds: float) -> None:
         """Wait, for days if need be: the moment is recorded, so that a run that is resumed keeps it.
 
@@ -374,7 +392,7 @@ class Turn:
             return now_ms() + round(seconds * 1000)
 
         until = await self._step(self.next_step(SLEEP), SLEEP, int, moment)
-        await self.flush()
+        await self._flush()
         await self._work.sleep_until(cast("int", until))
 
     async def wait_as_main(self, work: Coroutine[None, None, object]) -> object:
@@ -406,6 +424,7 @@ class Turn:
         self, question: str, *, schema: Metadata, deadline: float | datetime | None = None
     ) -> Any: ...
 
+    @noted
     async def ask(
         self,
         question: str,
@@ -429,10 +448,12 @@ class Turn:
             parts = (*parts, part)
         return given_answer(wanted, await self._interrupt(TaskState.INPUT_REQUIRED, parts, due))
 
+    @noted
     async def ask_message(self, question: str) -> Message:
         """Ask and wait, however long; gives the whole message that answers."""
         return await self._interrupt(TaskState.INPUT_REQUIRED, read_parts("question", question))
 
+    @noted
     async def need_auth(self, what: str) -> Message:
         """Say which authorization is missing and wait for the next message, of the caller or the inbox.
 
@@ -444,7 +465,7 @@ class Turn:
         return said
 
     async def _interrupt(self, state: TaskState, parts: tuple[Part, ...], deadline: int = 0) -> Message:
-        await self.flush()
+        await self._flush()
         self._spoke = True
         question_id = self._work.ids.new()
         message = self._message(parts, question_metadata(question_id), message_id=question_id)
