@@ -82,6 +82,17 @@ def test_a_host_submits_what_it_did_and_a_run_that_failed_ends_with_one(trunklin
     assert (code, "Reason: not needed" in out) == (0, True)
 
 
+def test_result_that_breaks_the_state_schema_is_refused_and_the_run_still_waits(trunkline: Run) -> None:
+    counted = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    file = written(workflow(TOOL, state_schema=counted))
+    trunkline("flow", "run", file, "--id", "h1", "--mode", "host_mediated", *STORE)
+    code, _, error = trunkline("flow", "submit", "h1", "work", "--result", '{"n": "two"}', *STORE)
+    assert code == 2
+    assert "state_schema: /n" in error and "SUBMIT_VALIDATION_ERROR" in error
+    found = told(trunkline("flow", "submit", "h1", "work", "--result", '{"n": 2}', *STORE, "--json"))
+    assert found["result"] == {"n": 2}
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

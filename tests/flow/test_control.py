@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -10,15 +11,18 @@ from msgspec import convert
 
 from tests.flow import vectors
 from tests.flow.conftest import KEY
-from tests.flow.surfaces import PARKING, SURFACES, Call, snake, surface
+from tests.flow.surfaces import ASK, PARKING, SIGNAL, SURFACES, TOOL, Call, control, snake, surface, workflow
 from tests.harness import ServerProcess
 from trunkline.auth.references import KeyReference, Secrets
+from trunkline.errors import FlowRefused, InvalidParams
 from trunkline.flow.activities.composite import StubActivities
 from trunkline.flow.definition.diagnostics import Diagnostic
 from trunkline.flow.delegates.tasks import HttpTasks, TasksConfig, TasksDelegate
+from trunkline.flow.engine.run_messages import run_task_id
 from trunkline.flow.local import LocalFlows
 from trunkline.net.egress import Egress
 from trunkline.net.http_client import SocketHttpClient
+from trunkline.wire.types import Message, Part, Role
 
 
 @pytest.mark.parametrize("vector", vectors.vectors("parity"))
@@ -113,3 +117,81 @@ async def test_signing_vectors_on_surfaces(name: str) -> None:
         async with LocalFlows(limits=PARKING) as flows, surface(name, flows, policy) as call:
             code, told = await call("start", {**BEGUN, "definition": document})
             assert code == ("" if vector["expect"]["ok"] else "VALIDATION_ERROR"), (vector["id"], told)
+
+
+COUNTED: dict[str, Any] = {
+    "state_schema": {
+        "type": "object",
+        "properties": {"out": {"type": "array", "reducer": "append", "maxItems": 1}},
+    }
+}
+TWICE, ONCE = {"out": [1, 2]}, {"out": [1]}
+LOOSE_ASK = {**ASK, "config": {**ASK["config"], "resume_schema": {"type": "object", "minProperties": 1}}}
+
+
+@pytest.mark.parametrize("name", SURFACES)
+@pytest.mark.parametrize(
+    ("node", "operation", "payload", "code"),
+    [
+        (
+            TOOL,
+            "submit_activity",
+            lambda result: {"node_id": "work", "outcome": {"ok": True, "result": result}},
+            "SUBMIT_VALIDATION_ERROR",
+        ),
+        (LOOSE_ASK, "resume", lambda answer: {"resume_payload": answer}, "INVALID_RESUME_PAYLOAD"),
+        (
+            SIGNAL,
+            "signal",
+            lambda payload: {"signal_name": "approved", "payload": payload},
+            "SIGNAL_VALIDATION_ERROR",
+        ),
+    ],
+)
+async def test_result_that_breaks_the_state_schema_is_refused_and_the_run_still_waits(
+    name: str,
+    node: dict[str, Any],
+    operation: str,
+    payload: Callable[[dict[str, Any]], dict[str, Any]],
+    code: str,
+) -> None:
+    document = workflow(node, **COUNTED)
+    async with LocalFlows(limits=PARKING) as flows, surface(name, flows) as call:
+        start = {"definition": document, "input": {}, "execution_id": "e"}
+        _, waiting = await call("start", {**start, "activity_execution_mode": "host_mediated"})
+        given = {"execution_id": "e", "definition": document, "input": {}}
+        refused, told = await call(operation, {**given, **payload(TWICE)})
+        assert refused == code
+        assert "state_schema" in told["error"]["message"] and "/out" in told["error"]["message"]
+        _, status = await call("status", {"execution_id": "e"})
+        assert status["phase"] == waiting["status"]
+        _, ended = await call(operation, {**given, **payload(ONCE)})
+        assert (ended["status"], ended["final_state"]) == ("completed", ONCE)
+
+
+async def test_result_for_a_nested_run_is_checked_against_the_state_of_that_run() -> None:
+    nested = {"id": "nested", "type": "subworkflow", "config": {"workflow_ref": "child", "input_mapping": {}}}
+    async with LocalFlows(limits=PARKING) as flows:
+        flows.engine.workflows.add("child", workflow(TOOL, **COUNTED))
+        call = control(flows).call
+        start = {"definition": workflow(nested), "input": {}, "execution_id": "e"}
+        await call("start", {**start, "activity_execution_mode": "host_mediated"})
+        for execution_id in ("e", "e:sub:nested"):
+            given = {"execution_id": execution_id, "node_id": "work"}
+            with pytest.raises(FlowRefused, match="state_schema") as refused:
+                await call("submit_activity", {**given, "outcome": {"ok": True, "result": TWICE}})
+            assert refused.value.code == "SUBMIT_VALIDATION_ERROR"
+        given = {"execution_id": "e", "node_id": "work", "outcome": {"ok": True, "result": ONCE}}
+        assert (await call("submit_activity", given))["status"] == "completed"
+
+
+async def test_answer_over_a2a_that_breaks_the_state_schema_is_refused() -> None:
+    async with LocalFlows(limits=PARKING) as flows:
+        handle = await flows.start(workflow(LOOSE_ASK, **COUNTED), {}, execution_id="e")
+        assert (await handle.wait()).status == "interrupted"
+        feed = await flows.runner.tasks.load("default", run_task_id("e"))
+        assert feed is not None
+        with pytest.raises(InvalidParams, match="state_schema"):
+            await flows.runner.say(feed, Message("m1", role=Role.USER, parts=(Part(data=TWICE),)))
+        await flows.runner.say(feed, Message("m2", role=Role.USER, parts=(Part(data=ONCE),)))
+        assert (await handle.wait()).final_state == ONCE

@@ -53,7 +53,13 @@ class FlowEngine:
         """The agent that a runner carries."""
         executor = FlowExecutor(self.parts)
         return HostedAgent(
-            AGENT, executor, stall_s, retention_s, opening=executor.opening, legible=executor.legible
+            AGENT,
+            executor,
+            stall_s,
+            retention_s,
+            opening=executor.opening,
+            legible=executor.legible,
+            check_answer=executor.check_answer,
         )
 
     def fetch_by(
@@ -64,7 +70,9 @@ class FlowEngine:
 
     def port(self, runner: Runner, *, also: tuple[str, ...] = (), wait_s: float = WAIT_S) -> FlowPort:
         """The operations on runs, by a runner that carries the agent."""
-        return FlowPort(runner, self.definitions, AGENT, also=also, wait_s=wait_s)
+        port = FlowPort(runner, self.definitions, AGENT, also=also, wait_s=wait_s)
+        self.parts.check_answer = port.check_answer
+        return port
 
     async def close(self) -> None:
         """End the workers of filters."""

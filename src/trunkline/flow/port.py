@@ -14,9 +14,10 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from msgspec import UNSET, Struct, UnsetType
 
-from trunkline.errors import Conflict, Duplicate, FlowRefused, Refused, TaskNotCancelable
+from trunkline.errors import Conflict, Duplicate, FlowRefused, InvalidParams, Refused, TaskNotCancelable
 from trunkline.flow.definition.checks import SchemaCheck
 from trunkline.flow.definitions import Definitions, Loaded
+from trunkline.flow.engine.questions import read_output
 from trunkline.flow.engine.run_messages import (
     Awaited,
     Mode,
@@ -25,19 +26,21 @@ from trunkline.flow.engine.run_messages import (
     given_to,
     order_of,
     read_awaited,
+    read_reply,
     run_task_id,
 )
 from trunkline.flow.engine.view import RunView, ShownRow
 from trunkline.flow.forms import ActivitySubmission
 from trunkline.flow.listing import RunListQuery, list_runs
 from trunkline.flow.results import CANCELLED, RunPage, RunResult, RunStatus, redacted, run_result, run_status
-from trunkline.flow.state import same_json
+from trunkline.flow.state import next_state, same_json
 from trunkline.log.events import FlowRows, Recorded
 from trunkline.log.ids import is_task_id
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
 from trunkline.store.records import Where
-from trunkline.wire.types import SendRequest
+from trunkline.wire.question import QUESTION_CLOSED, Rejection, answered_question
+from trunkline.wire.types import Message, SendRequest
 
 # How long a call waits for the run to come to rest, unless it says otherwise.
 WAIT_S = 60.0
@@ -45,6 +48,8 @@ NOT_AWAITING, SUBMIT_INVALID = "ACTIVITY_SUBMIT_NOT_AWAITING", "SUBMIT_VALIDATIO
 RESUME_INVALID, SIGNAL_INVALID = "INVALID_RESUME_PAYLOAD", "SIGNAL_VALIDATION_ERROR"
 NOT_FOUND, SIGNAL_NOT_AWAITING = "EXECUTION_NOT_FOUND", "SIGNAL_NOT_AWAITING"
 LONGEST_ID = 512
+# The code of an answer with a wrong payload, by the code of one that the run does not await.
+_INVALID = {NOT_AWAITING: SUBMIT_INVALID, SIGNAL_NOT_AWAITING: SIGNAL_INVALID}
 
 
 class FlowCaller(Struct, frozen=True):
@@ -64,10 +69,11 @@ Admitted = Callable[[FlowCaller], AbstractAsyncContextManager[None] | None]
 
 
 class FoundRun(Struct, frozen=True):
-    """A run that exists: its task, and how its rows read now."""
+    """A run that exists: its task, its rows as folded so far, and its definition."""
 
     feed: Feed
     view: RunView
+    loaded: Loaded
 
     @property
     def about(self) -> Awaited | None:
@@ -108,7 +114,7 @@ class FlowPort:
         # Lets a caller have a run started while it is opened; None where nobody counts them.
         self.admitted: Admitted = lambda caller: None
         self._wait_s = wait_s
-        self._views: WeakKeyDictionary[Feed, RunView] = WeakKeyDictionary()
+        self._views: WeakKeyDictionary[Feed, tuple[RunView, Loaded]] = WeakKeyDictionary()
         # Those whose rows somebody follows, as far as they were told.
         self._followed: WeakKeyDictionary[Feed, RunView] = WeakKeyDictionary()
         self._starting: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
@@ -150,7 +156,7 @@ class FlowPort:
             return await self._go_on(caller, run, loaded, mode=mode, wait_s=wait_s)
         if feed is None:
             raise FlowRefused("DUPLICATE_EXECUTION_ID", f"there is a run {execution_id!r}; give another id")
-        run = FoundRun(feed, self._new_view(feed, execution_id, loaded, given))
+        run = self._new_run(feed, execution_id, loaded, given)
         return await self._rested(run, wait_s)
 
     async def _go_on(
@@ -421,20 +427,21 @@ class FlowPort:
             feed = await self._tasks.load(tenant, execution_id)
         if feed is None or feed.state.agent not in self.agents or not feed.state.seq:
             return None
-        view = self._views.get(feed)
-        if view is None:
+        known = self._views.get(feed)
+        if known is not None:
+            run = FoundRun(feed, *known)
+        else:
             order, records = order_of(tenant, feed.state), await self._tasks.records(feed)
             hash = _recorded_hash(records) if order is None else order.definition
             loaded = await self.definitions.recorded(tenant, records, hash)
-            view = self._new_view(feed, execution_id, loaded, given_to(feed.state.message))
-            view.fold(records)
-        run = FoundRun(feed, view)
+            run = self._new_run(feed, execution_id, loaded, given_to(feed.state.message))
+            run.view.fold(records)
         await self._read_on(run)
         return run
 
-    def _new_view(self, feed: Feed, execution_id: str, loaded: Loaded, given: dict[str, Any]) -> RunView:
-        view = self._views[feed] = RunView(execution_id, loaded.definition, given)
-        return view
+    def _new_run(self, feed: Feed, execution_id: str, loaded: Loaded, given: dict[str, Any]) -> FoundRun:
+        known = self._views[feed] = RunView(execution_id, loaded.definition, given), loaded
+        return FoundRun(feed, *known)
 
     async def _read_on(self, run: FoundRun) -> None:
         """Take in what the log has grown by."""
@@ -452,10 +459,45 @@ class FlowPort:
         state = run.feed.state
         by = "" if caller.principal == state.principal else caller.principal
         try:
+            if state.parent:
+                # The runner checks what is said to a run that nobody opened as a child.
+                await self.check_answer(run.feed, message)
             await self._runner.say(run.feed, message, by=by)
+        except InvalidParams as wrong:
+            is_closed = wrong.details.get("conflict") == QUESTION_CLOSED
+            raise FlowRefused(code if is_closed else _INVALID.get(code, code), wrong.message) from wrong
         except Refused as refused:
             raise FlowRefused(code, refused.message) from refused
         return await self._rested(run, wait_s)
+
+    async def check_answer(self, feed: Feed, message: Message) -> None:
+        """Check that the state of the run that asks still fits its `state_schema` with an answer.
+
+        Raises:
+            InvalidParams: it does not; the question stays open.
+        """
+        found = read_awaited(feed.state)
+        if found is None or answered_question(message) not in ("", found[0]):
+            return
+        about, reply = found[1], read_reply(message)
+        takes_effect = reply is None or (reply.ok and not reply.takes_over)
+        if about.awaits == "agent" or not takes_effect:
+            return
+        try:
+            # The run that asks may be nested in this one.
+            run = await self._find(feed.tenant, about.execution_id)
+        except FlowRefused:
+            # A newer version started the run. Only that version walks it.
+            return
+        overwrites = about.awaits == "interrupt"
+        output = read_output(message, about.fits if overwrites else None)
+        if run is None or isinstance(output, Rejection):
+            return
+        reducers = run.view.definition.reducers
+        fault = run.loaded.wrong(next_state(run.view.state, output, reducers, overwrites=overwrites))
+        if fault is not None:
+            text = f"the state of run {about.execution_id!r} would not fit its state_schema: {fault}"
+            raise InvalidParams(text, field="message.parts")
 
     def _check_hash(self, run: FoundRun, loaded: Loaded | None, code: str) -> None:
         if loaded is not None and loaded.definition.hash != run.view.definition.hash:

@@ -8,6 +8,13 @@ from typing import Any, cast
 from trunkline.flow.definition.checks import SchemaCheck, plain_schema
 
 
+def next_state(
+    state: Mapping[str, Any], output: Mapping[str, Any], reducers: Mapping[str, str], *, overwrites: bool
+) -> dict[str, Any]:
+    """Return the state after the output of a node; with `overwrites`, reducers have no effect."""
+    return {**state, **(output if overwrites else merged(state, output, reducers))}
+
+
 def merged(
     state: Mapping[str, Any], output: Mapping[str, Any], reducers: Mapping[str, str]
 ) -> dict[str, Any]:

@@ -359,7 +359,13 @@ class CarriedAgents:
             executor = flows.executor(name, lambda tenant: self._workflow(tenant, name))
             silent_s, kept_s = self._settings.stall_limit, self._settings.kept_s
             hosted = HostedAgent(
-                name, executor, silent_s, kept_s, opening=executor.opening, legible=executor.legible
+                name,
+                executor,
+                silent_s,
+                kept_s,
+                opening=executor.opening,
+                legible=executor.legible,
+                check_answer=executor.check_answer,
             )
             self._host(name, "flow", [hosted])
         told = definition.document["document"].get("description") or definition.name

@@ -46,7 +46,8 @@ class HostedAgent(Struct, frozen=True):
     `answer_s` is how long its questions are open that do not say so themselves; 0 is for ever. Steps of a
     tenant's new task that are known before it runs `opening` gives, to be recorded with its first message.
     Whether this version can go on from a log that another may have written, `legible` says. Where tenants
-    have different agents of one id, `serves` says whose this one is.
+    have different agents of one id, `serves` says whose this one is. `check_answer` raises InvalidParams for
+    an answer that the task cannot accept; the question then stays open.
     """
 
     id: str
@@ -57,6 +58,7 @@ class HostedAgent(Struct, frozen=True):
     opening: Callable[[str, Submitted], tuple[Stepped, ...]] | None = None
     legible: Callable[[Sequence[Recorded]], Awaitable[bool]] | None = None
     serves: Callable[[str], bool] | None = None
+    check_answer: Callable[[Feed, Message], Awaitable[None]] | None = None
 
     @property
     def unbegun(self) -> Again:

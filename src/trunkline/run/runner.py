@@ -391,6 +391,9 @@ class Runner:
         agent = self._node.find(feed.tenant, state.agent)
         claims = feed.runner is None and state.interrupted and not elsewhere and agent is not None
         claim = self.node if claims else ""
+        # An answer for a child was checked when its parent, which relays the question, accepted it.
+        if agent is not None and agent.check_answer is not None and state.interrupted and not state.parent:
+            await agent.check_answer(feed, said)
         try:
             command = replace(command, message=said, claim=claim)
             events = await self.tasks.change(feed, command, self._own(dedup, state.agent))

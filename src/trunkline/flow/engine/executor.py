@@ -16,6 +16,7 @@ from trunkline.flow.engine.run_messages import RunOrder, given_to, read_order
 from trunkline.flow.engine.walk import Ended
 from trunkline.log.events import Chunk, FlowRow, FlowRows, Recorded, Status, Stepped, Submitted
 from trunkline.run.executor import OnCrash, Verdict, Work
+from trunkline.run.feed import Feed
 from trunkline.wire.types import Artifact, Message, Part, Role, SendRequest, TaskState
 
 # The skill of every run, and the artifact that holds what it gave to a caller over A2A.
@@ -64,6 +65,11 @@ class FlowExecutor:
                 except FlowRefused:
                     return False
         return True
+
+    async def check_answer(self, feed: Feed, message: Message) -> None:
+        """Check that a run can accept an answer; see `FlowPort.check_answer`."""
+        if self.parts.check_answer is not None:
+            await self.parts.check_answer(feed, message)
 
     def named(self, name: str) -> str:
         """The one skill, by its name or the agent's."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from trunkline.flow.activities.base import ActivityExecutor, AgentDelegates, DelegateExecutor
 from trunkline.flow.definitions import Definitions, Loaded
+from trunkline.run.feed import Feed
+from trunkline.wire.types import Message
+
+AnswerCheck = Callable[[Feed, Message], Awaitable[None]]
 
 
 class FilterValues(Protocol):
@@ -53,3 +58,5 @@ class FlowParts:
         self.delegates = delegates
         self.refs = refs
         self.agents = agents
+        # Refuses answers that a run cannot accept; set by the operations on runs.
+        self.check_answer: AnswerCheck | None = None

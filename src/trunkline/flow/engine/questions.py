@@ -96,22 +96,32 @@ def answered(lane: Lane, said: Message) -> Any:
         NodeFailed: who was asked has declined.
     """
     effect, reply = cast("Perform | Delegate | Ask", lane.effect), read_reply(said)
-    if reply is not None and not isinstance(effect, Ask):
-        output = given_to(said) if reply.ok else {}
-        return Done(
-            ok=reply.ok,
-            output=output,
-            error=reply.error,
-            code=reply.code,
-            external_task=reply.external_task,
-            by_host=True,
-        )
-    if reply is not None:
-        return given_to(said)
-    # Said by somebody who knows no runs: a caller over A2A, or a person by the inbox.
-    schema = effect.node.config.get("resume_schema")
-    found = read_answer(Question("", schema=schema), said)
-    if isinstance(found, Rejection):
-        raise NodeFailed("resume_not_allowed", found.text or "it was rejected", effect.node.id)
-    given = cast("dict[str, Any]", found) if isinstance(found, dict) else given_to(said)
-    return given if isinstance(effect, Ask) else Done(ok=True, output=given, by_host=True)
+    output = read_output(said, effect.node.config.get("resume_schema"))
+    if isinstance(output, Rejection):
+        raise NodeFailed("resume_not_allowed", output.text or "it was rejected", effect.node.id)
+    if isinstance(effect, Ask):
+        return output
+    if reply is None:
+        return Done(ok=True, output=output, by_host=True)
+    return Done(
+        ok=reply.ok,
+        output=output if reply.ok else {},
+        error=reply.error,
+        code=reply.code,
+        external_task=reply.external_task,
+        by_host=True,
+    )
+
+
+def read_output(said: Message, schema: dict[str, Any] | None) -> dict[str, Any] | Rejection:
+    """Return the output that an answer gives the node which asked.
+
+    A caller over A2A or a person in the inbox may also reject.
+    """
+    if read_reply(said) is None:
+        found = read_answer(Question("", schema=schema), said)
+        if isinstance(found, Rejection):
+            return found
+        if isinstance(found, dict):
+            return cast("dict[str, Any]", found)
+    return given_to(said)

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from trunkline.flow.definition.document import Definition
 from trunkline.flow.engine.rows import is_command, node_of, shown
-from trunkline.flow.state import merged
+from trunkline.flow.state import next_state
 from trunkline.log.events import AnyEvent, CancelRequested, FlowRow, FlowRows, Recorded, Status
 from trunkline.log.fold import LIMITS
 from trunkline.wire.types import Metadata, TaskState
@@ -157,8 +157,7 @@ class RunView:
         if "state" in payload:
             self.state = payload["state"]
         elif node == payload.get("nodeId") and output:
-            changed = output if overwrites else merged(self.state, output, self.definition.reducers)
-            self.state = {**self.state, **changed}
+            self.state = next_state(self.state, output, self.definition.reducers, overwrites=overwrites)
         return {**payload, "state": self.state}
 
     def _nested(self, row: FlowRow) -> Metadata:

@@ -16,7 +16,7 @@ from trunkline.flow.definition.document import Definition, Node
 from trunkline.flow.engine.effects import UNRECORDED, Effect, Span
 from trunkline.flow.engine.replay import MISSING, History, StrayError
 from trunkline.flow.engine.rows import VERSION
-from trunkline.flow.state import merged
+from trunkline.flow.state import next_state
 from trunkline.log.events import FlowRow
 from trunkline.wire.types import Metadata
 
@@ -383,10 +383,9 @@ class Walk:
         """
         if output:
             try:
-                changed = output if overwrites else merged(self.state, output, self.definition.reducers)
+                self.state = next_state(self.state, output, self.definition.reducers, overwrites=overwrites)
             except ValueError as error:
                 raise NodeFailed("orchestration_error", str(error)) from error
-            self.state = {**self.state, **changed}
         self.event("StateUpdated", node)
         if output and (fault := self._check(self.state)) is not None:
             raise NodeFailed("orchestration_error", fault)
