@@ -178,25 +178,61 @@ def test_the_version_is_said_with_every_request(trunkline: Run, scripted: Make) 
     assert said == ["1.0", "1.0"]
 
 
-def test_an_older_version_is_spoken_only_when_it_is_told(trunkline: Run, scripted: Make) -> None:
+def older(scripted: Make, version: str = "0.3") -> Scripted:
     peer = scripted()
-    one = {"url": f"{peer.url}/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "0.3"}
+    one = {"url": f"{peer.url}/a2a", "protocolBinding": "JSONRPC", "protocolVersion": version}
     peer.card["supportedInterfaces"] = [one]
     old = {"kind": "task", "id": "t1", "contextId": "c1", "status": {"state": "completed"}}
-    peer.methods["message/send"] = lambda _: old
-    code, out, _ = trunkline("send", peer.url, "hi", "-o", "json")
+    peer.methods["message/send"] = peer.methods["tasks/get"] = lambda _: old
+    return peer
+
+
+@pytest.mark.parametrize("version", ["0.3", "0.3.0", "0.2.6"])
+def test_older_agent_is_called_in_its_version_and_a_note_says_so_once(
+    trunkline: Run, scripted: Make, version: str
+) -> None:
+    peer = older(scripted, version)
+    code, out, err = trunkline("send", peer.url, "hi", "-o", "json")
+    assert (code, json.loads(out)) == (0, {"task": task("COMPLETED")})
+    short = version[:3]
+    assert err == f"Note: the agent does not speak 1.0; it is called in {short}\n"
+    # Nobody asked for a version, so none is said to an agent that does not know the header.
+    assert "a2a-version" not in peer.asked[-1][2]
+    code, out, err = trunkline("send", peer.url, "hi", "--watch")
+    assert (code, err.count("Note:")) == (0, 1)
+    assert fields(out)["Next"] == f"trunkline send -a {peer.url} --context-id c1 '<reply>'"
+    assert trunkline("get", peer.url, "t1")[0] == 0
+    shown = fields(trunkline("card", peer.url)[1])
+    assert shown["Interface"].startswith("JSONRPC 0.3")
+    assert shown["Next"] == f"trunkline send -a {peer.url} '<text>'"
+
+
+def test_version_that_the_caller_insists_on_is_not_given_up(
+    trunkline: Run, scripted: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = older(scripted)
+    code, out, _ = trunkline("send", peer.url, "hi", "--a2a-version", "1.0", "-o", "json")
     error = json.loads(out)["error"]
     assert (code, error["code"]) == (1, "VersionNotSupportedError")
+    assert "the agent speaks 0.3, and not 1.0; leave out --a2a-version" in error["message"]
     assert error["hint"] == f"trunkline send -a {peer.url} --a2a-version 0.3 '<text>'"
     assert not peer.params("message/send")
-    code, out, _ = trunkline("send", peer.url, "hi", "--a2a-version", "0.3", "-o", "json")
-    assert (code, json.loads(out)) == (0, {"task": task("COMPLETED")})
+    code, out, err = trunkline("send", peer.url, "hi", "--a2a-version", "0.3", "-o", "json")
+    assert (code, json.loads(out), err) == (0, {"task": task("COMPLETED")}, "")
     assert peer.asked[-1][2]["a2a-version"] == "0.3"
     _, out, _ = trunkline("send", peer.url, "hi", "--a2a-version", "0.3")
     assert fields(out)["Next"] == f"trunkline send -a {peer.url} --a2a-version 0.3 --context-id c1 '<reply>'"
-    shown = fields(trunkline("card", peer.url)[1])
-    assert shown["Interface"].startswith("none: the agent speaks 0.3")
-    assert shown["Next"] == f"trunkline send -a {peer.url} --a2a-version 0.3 '<text>'"
+    monkeypatch.setenv("A2ACLI_A2A_VERSION", "1.0")
+    assert trunkline("send", peer.url, "hi")[0] == 1
+
+
+def test_version_that_nobody_here_speaks_is_refused(trunkline: Run, scripted: Make) -> None:
+    peer = older(scripted, "2.0")
+    code, out, _ = trunkline("send", peer.url, "hi", "-o", "json")
+    error = json.loads(out)["error"]
+    assert (code, error["code"]) == (1, "VersionNotSupportedError")
+    assert "the agent speaks 2.0, and none of 1.0, 0.3" in error["message"]
+    assert not peer.params("message/send") and not peer.params("SendMessage")
 
 
 def test_an_agent_with_a_send_alone_needs_no_version(trunkline: Run, scripted: Make) -> None:

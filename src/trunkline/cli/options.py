@@ -66,7 +66,7 @@ _TABLE = (
         kind="list", metavar="BINDING",
     ),
     Option(
-        "a2a-version", "The protocol version to speak; below 1.0 only when it is told.",
+        "a2a-version", "The protocol version to insist on. Default: 1.0, or the agent's own.",
         metavar="VERSION", default="1.0",
     ),
     Option("insecure", "Do not check TLS certificates; for development only.", kind="flag"),

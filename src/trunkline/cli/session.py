@@ -24,6 +24,7 @@ from trunkline.cli.options import OPTIONS
 from trunkline.cli.parsing import Invocation
 from trunkline.cli.wire_trace import Redaction, WireTrace
 from trunkline.client.client import Client
+from trunkline.client.ranking import VERSIONS, plain_version
 from trunkline.config import Secret, secret_text
 from trunkline.errors import Misuse, RouteNotFound, TimedOut, Unreadable, VersionNotSupported
 from trunkline.net.egress import Egress
@@ -61,6 +62,8 @@ class Session:
         # Whether there is a token of an earlier login, good or not.
         self.logged_in = False
         self.known_card: PeerCard | None = None
+        # Whether the client chooses the version by the card.
+        self._has_own_version = False
         if agent_only:
             self.agent, self.arguments = only_target(invocation.arguments, invocation.flags, config), ()
         else:
@@ -90,21 +93,35 @@ class Session:
         return self.known_card
 
     async def compatible_card(self) -> PeerCard:
-        """The card of an agent that speaks the version that is wanted.
+        """Return the card, once the client speaks a version that the agent offers.
+
+        Unless the caller insists on a version, an agent that does not offer 1.0 is called in its own.
 
         Raises:
-            VersionNotSupported: it does not; an older one is never spoken unless that is told.
+            VersionNotSupported: the agent does not offer the version that the caller insists on, or offers
+                none that is spoken here.
         """
         card = await self.card()
         wanted, offered = self._wanted_version, _versions(card)
-        if offered and wanted not in offered:
+        if wanted in offered or self._has_own_version:
+            return card
+        spoken = [version for version in offered if plain_version(version)]
+        if offered and self._insists_on_version:
             raise VersionNotSupported(
-                f"the agent speaks {', '.join(offered)}, and not {wanted}; say so with --a2a-version"
+                f"the agent speaks {', '.join(offered)}, and not {wanted}; "
+                "leave out --a2a-version to call it in its own version"
             )
-        if not offered and self.config.values["a2a-version"].source == DEFAULT:
-            # Neither the caller nor the card names a version: whichever is understood is spoken.
+        if offered and not spoken:
+            raise VersionNotSupported(
+                f"the agent speaks {', '.join(offered)}, "
+                f"and none of {', '.join(VERSIONS)}, which are spoken here"
+            )
+        if not self._insists_on_version:
+            self._has_own_version = True
             await self.client.close()
             self._client = self._connect(version="", card=card)
+        if spoken:
+            print_notice("Note", f"the agent does not speak {wanted}; it is called in {spoken[-1]}")
         return card
 
     @property
@@ -112,12 +129,19 @@ class Session:
         return protocol_version(self.config.text("a2a-version"))
 
     @property
+    def _insists_on_version(self) -> bool:
+        return self.config.values["a2a-version"].source != DEFAULT
+
+    @property
     def _version_option(self) -> list[str]:
-        """The version to say in a command that goes on: the one that was typed, or the agent's own."""
+        """The version for a command that continues: the one that was typed, or one that the agent offers."""
+        if not self._insists_on_version:
+            return []
         offered = () if self.known_card is None else _versions(self.known_card)
-        if self.config.values["a2a-version"].source == FLAG:
-            return ["--a2a-version", self._wanted_version]
-        return ["--a2a-version", offered[-1]] if offered and self._wanted_version not in offered else []
+        if offered and self._wanted_version not in offered:
+            return ["--a2a-version", offered[-1]]
+        is_typed = self.config.values["a2a-version"].source == FLAG
+        return ["--a2a-version", self._wanted_version] if is_typed else []
 
     async def _find_card(self) -> PeerCard:
         try:
