@@ -100,6 +100,7 @@ def test_result_that_breaks_the_state_schema_is_refused_and_the_run_still_waits(
         (("cancel", "none"), "EXECUTION_NOT_FOUND"),
         (("submit", "none", "work"), "ACTIVITY_SUBMIT_NOT_AWAITING"),
         (("resume", "none", "--payload", "7"), "--payload is an object"),
+        (("run", "flow.json", "--id", "e"), "DUPLICATE_EXECUTION_ID"),
         (("run", "flow.json", "--input", "[]"), "--input is an object"),
         (("run", "flow.json", "--input", "@none.json"), "--input is an object"),
         (("run", "flow.json", "--mode", "odd"), "activity_execution_mode"),
@@ -108,7 +109,7 @@ def test_result_that_breaks_the_state_schema_is_refused_and_the_run_still_waits(
     ],
 )
 def test_mistakes_end_with_two_and_say_what_is_wrong(trunkline: Run, words: Any, said: str) -> None:
-    trunkline("flow", "run", written(workflow()), *STORE)
+    trunkline("flow", "run", written(workflow()), "--id", "e", *STORE)
     code, _, error = trunkline("flow", *words, *STORE)
     assert code == 2
     assert said in error

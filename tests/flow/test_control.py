@@ -119,6 +119,28 @@ async def test_signing_vectors_on_surfaces(name: str) -> None:
             assert code == ("" if vector["expect"]["ok"] else "VALIDATION_ERROR"), (vector["id"], told)
 
 
+@pytest.mark.parametrize("name", SURFACES)
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"definition": workflow(SIGNAL, name="Another one")},
+        {"input": {"topic": "coffee"}},
+        {"activity_execution_mode": "in_process"},
+    ],
+)
+async def test_repeated_start_with_another_order_is_refused_as_a_duplicate(
+    name: str, changed: dict[str, Any]
+) -> None:
+    order = {**BEGUN, "definition": workflow(TOOL), "input": {"topic": "tea"}, "execution_id": "e"}
+    again = {**order, "allow_existing_execution_id": True}
+    async with LocalFlows(limits=PARKING) as flows, surface(name, flows) as call:
+        first = await call("start", order)
+        code, told = await call("start", {**again, **changed})
+        assert (code, told["error"]["code"]) == ("DUPLICATE_EXECUTION_ID",) * 2
+        assert told["error"]["details"]["different"] == list(changed)
+        assert await call("start", again) == first
+
+
 COUNTED: dict[str, Any] = {
     "state_schema": {
         "type": "object",

@@ -15,11 +15,13 @@ from trunkline.clock import Ids
 from trunkline.errors import FlowRefused
 from trunkline.flow.activities.composite import StubActivities
 from trunkline.flow.assembly import FlowEngine
+from trunkline.flow.engine.run_messages import RunReply, run_task_id
 from trunkline.flow.engine.view import RunView, ShownRow
 from trunkline.flow.forms import ActivitySubmission
 from trunkline.flow.listing import RunListQuery
 from trunkline.flow.local import LocalFlows
 from trunkline.flow.port import FlowCaller
+from trunkline.flow.results import RunResult
 from trunkline.run.runner import Runner
 
 INTERRUPT: dict[str, Any] = {
@@ -256,22 +258,70 @@ async def test_runs_are_listed_by_pages() -> None:
             assert refused.value.code == "INVALID_LIST_CURSOR"
 
 
-async def test_a_start_in_process_does_what_the_host_was_asked_for() -> None:
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"definition": flow_document(tool("other"))}, ["definition"]),
+        ({"given": {"topic": "coffee"}}, ["input"]),
+        ({"given": {"topic": "tea", "count": True}}, ["input"]),
+        ({"given": {}}, ["input"]),
+        ({"mode": "in_process"}, ["activity_execution_mode"]),
+        ({"definition": flow_document(tool("other")), "given": {}}, ["definition", "input"]),
+    ],
+)
+async def test_repeated_start_is_refused_unless_it_equals_the_first(
+    changed: dict[str, Any], named: list[str]
+) -> None:
+    first: dict[str, Any] = {
+        "definition": flow_document(tool("work"), tool("more")),
+        "given": {"topic": "tea", "count": 1},
+        "mode": "host_mediated",
+    }
+    async with LocalFlows() as flows:
+        port = flows.port
+
+        def start(**order: Any) -> Awaitable[RunResult]:
+            return port.start(CALLER, order.pop("definition"), order.pop("given"), execution_id="e", **order)
+
+        asked = await start(**first)
+        for _ in ("awaiting_activity", "completed"):
+            rows = await port.rows(CALLER, "e")
+            with pytest.raises(FlowRefused) as refused:
+                await start(**{**first, **changed}, allow_existing=True)
+            assert refused.value.code == "DUPLICATE_EXECUTION_ID"
+            assert refused.value.details == {"different": named}
+            assert await port.rows(CALLER, "e") == rows
+            # The mode of a later call does not change what the run was started with.
+            for node in ("work", "more"):
+                if asked.status == "awaiting_activity":
+                    asked = await port.submit_activity(CALLER, "e", node, ActivitySubmission(ok=True))
+        assert (await start(**first, allow_existing=True)) == asked and asked.status == "completed"
+
+
+async def test_run_executes_an_activity_itself_where_an_old_log_says_so() -> None:
+    """Older versions wrote such an answer when a run was started again in another mode."""
     async with LocalFlows(activities=StubActivities({"work": {"out": 1}})) as flows:
-        port, document = flows.port, flow_document(tool("work"), tool("more"))
-        asked = await port.start(CALLER, document, {}, execution_id="e", mode="host_mediated")
-        assert asked.status == "awaiting_activity"
-        same = await port.start(
-            CALLER, document, {}, execution_id="e", mode="host_mediated", allow_existing=True
-        )
-        assert same == asked
-        done = await port.start(CALLER, document, {}, execution_id="e", allow_existing=True)
+        document = flow_document(tool("work"), tool("more"))
+        await flows.port.start(CALLER, document, {}, execution_id="e", mode="host_mediated")
+        feed = await flows.runner.tasks.load(CALLER.tenant, run_task_id("e"))
+        assert feed is not None and feed.state.question is not None
+        reply = RunReply("in_process", takes_over=True)
+        await flows.runner.say(feed, reply.message("m", feed.state.question.message_id, {}))
+        done = await flows.port.result(CALLER, "e")
         assert (done.status, done.result) == ("completed", {"out": 1})
-        names = [row.name for row in await port.rows(CALLER, "e")]
+        names = [row.name for row in await flows.port.rows(CALLER, "e")]
         assert names.count("ActivityRequested") == names.count("ActivityCompleted") == 2
-        other = flow_document(tool("other"))
-        call = port.start(CALLER, other, {}, execution_id="e", allow_existing=True)
-        assert await _code(call) == "SUBMIT_VALIDATION_ERROR"
+
+
+async def test_repeated_start_returns_the_run_that_a_caller_of_another_mode_moved() -> None:
+    async with LocalFlows() as flows:
+        order = {"definition": flow_document(tool("work"), tool("more")), "given": {}, "execution_id": "e"}
+        await flows.port.start(CALLER, **order, mode="host_mediated")
+        done = await flows.port.submit_activity(
+            CALLER, "e", "work", ActivitySubmission(ok=True), mode="in_process"
+        )
+        assert done.status == "completed"
+        assert await flows.port.start(CALLER, **order, mode="host_mediated", allow_existing=True) == done
 
 
 async def test_whoever_follows_a_run_is_told_each_row_once_and_none_is_read_again(

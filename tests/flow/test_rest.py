@@ -163,6 +163,12 @@ MISTAKES: list[tuple[str, Any, int, str]] = [
     ("POST /v1/executions", {**START, "activity_execution_mode": "odd"}, 400, "VALIDATION_ERROR"),
     ("POST /v1/executions", {**START, "execution_id": "x" * 600}, 400, "VALIDATION_ERROR"),
     ("POST /v1/executions", {**START, "execution_id": "w"}, 409, "DUPLICATE_EXECUTION_ID"),
+    (
+        "POST /v1/executions",
+        {**START, "input": {"another": 1}, "execution_id": "w", "allow_existing_execution_id": True},
+        409,
+        "DUPLICATE_EXECUTION_ID",
+    ),
     ("GET /v1/executions/none", None, 404, "EXECUTION_NOT_FOUND"),
     ("GET /v1/executions/none/events", None, 404, "EXECUTION_NOT_FOUND"),
     ("GET /v1/executions/none/checkpoint", None, 404, "EXECUTION_NOT_FOUND"),

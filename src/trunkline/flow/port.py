@@ -130,10 +130,13 @@ class FlowPort:
         allow_existing: bool = False,
         wait_s: float | None = None,
     ) -> RunResult:
-        """Start a run and wait until it rests; or, if that is allowed, go on with one that exists.
+        """Start a run and wait until it rests.
+
+        With `allow_existing`, a start that is repeated with an equal definition, input and mode returns the
+        run that the first one opened.
 
         Raises:
-            FlowRefused: the definition breaks a rule, or there is such a run.
+            FlowRefused: the definition breaks a rule, or the execution ID belongs to another run.
             Refused: the caller may have no run, or not now.
         """
         loaded = await self._read(definition, "VALIDATION_ERROR")
@@ -152,27 +155,12 @@ class FlowPort:
                     run = await self._find(caller.tenant, execution_id)
             else:
                 feed = None
-        if run is not None and allow_existing and caller.knows(run):
-            return await self._go_on(caller, run, loaded, mode=mode, wait_s=wait_s)
-        if feed is None:
+        if feed is not None:
+            run = self._new_run(feed, execution_id, loaded, given)
+        elif run is None or not allow_existing or not caller.knows(run):
             raise FlowRefused("DUPLICATE_EXECUTION_ID", f"there is a run {execution_id!r}; give another id")
-        run = self._new_run(feed, execution_id, loaded, given)
-        return await self._rested(run, wait_s)
-
-    async def _go_on(
-        self, caller: FlowCaller, run: FoundRun, loaded: Loaded, *, mode: Mode, wait_s: float | None
-    ) -> RunResult:
-        """A run that exists as a start gives it back: when it rests.
-
-        What its host was asked for is done here, where the start says so.
-        """
-        if run.cancelled:
-            return run_result(run.view, None)
-        self._check_hash(run, loaded, SUBMIT_INVALID)
-        if mode == "in_process" and run.about is not None and run.about.awaits == "activity":
-            reply = RunReply(mode, takes_over=True)
-            message = reply.message(self._runner.ids.new(), run.question, {})
-            return await self._say(caller, run, message, NOT_AWAITING, wait_s)
+        else:
+            _check_same(run, loaded, given, mode)
         return await self._rested(run, wait_s)
 
     async def _submit(
@@ -506,6 +494,26 @@ class FlowPort:
     def _check_input(self, run: FoundRun, given: dict[str, Any] | None, code: str) -> None:
         if given is not None and not same_json(given, given_to(run.feed.state.message)):
             raise FlowRefused(code, "the input is not the one that the run was started with")
+
+
+def _check_same(run: FoundRun, loaded: Loaded, given: dict[str, Any], mode: Mode) -> None:
+    """Check that a start is equal to the one that opened the run.
+
+    Raises:
+        FlowRefused: the definition, the input or the mode differs.
+    """
+    order = order_of(run.feed.tenant, run.feed.state)
+    different = {
+        "definition": loaded.definition.hash != run.view.definition.hash,
+        "input": not same_json(given, given_to(run.feed.state.message)),
+        "activity_execution_mode": mode != ("in_process" if order is None else order.mode),
+    }
+    names = [name for name, differs in different.items() if differs]
+    if names:
+        text = f"run {run.view.execution_id!r} was started with another {' and another '.join(names)}"
+        raise FlowRefused(
+            "DUPLICATE_EXECUTION_ID", f"{text}; choose another execution_id", {"different": names}
+        )
 
 
 def _recorded_hash(records: Sequence[Recorded]) -> str:

@@ -37,12 +37,10 @@ class RunOrder(Struct, frozen=True, omit_defaults=True):
 
 
 class RunReply(Struct, frozen=True, omit_defaults=True):
-    """What a caller says to a run that waits: an activity's outcome, a signal, the answer to an interrupt.
-
-    With `takes_over` it is none of them: the run is to do itself what it asked its host for.
-    """
+    """The answer of a caller to a run that waits: the outcome of an activity, a signal, a resume payload."""
 
     mode: Mode
+    # Only in logs of older versions: the run executes the activity itself that it asked its host for.
     takes_over: bool = False
     ok: bool = True
     error: str = ""
