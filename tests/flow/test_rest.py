@@ -252,6 +252,7 @@ async def test_diagnostics_are_in_the_details() -> None:
         assert told["error"]["details"]["errors"][0]["keyword"] == "additionalProperties"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_hash", [False, True])
 async def test_a_filter_that_imports_a_file_is_refused_and_a_stored_one_fails(
     tmp_path: Path, *, by_hash: bool
