@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -44,6 +45,7 @@ from trunkline.hub.workspace import HUB
 from trunkline.net.egress import Egress, target
 from trunkline.net.http_client import SocketHttpClient
 from trunkline.run.runner import Runner
+from trunkline.store.url import database_file
 
 _LOOK_S = 0.1
 _MARKS = {"done": "✓", "failed": "✗", "running": "●", "waiting": "…", "cancelled": "-"}
@@ -83,10 +85,13 @@ FlowOperations = StoreOperations | FlowClient
 
 @asynccontextmanager
 async def opened(operator: Operator, *, reads: bool, manifest: str = "") -> AsyncGenerator[FlowOperations]:
-    """The runs of a store; what only `reads` makes nothing go on.
+    """Open the runs of a store, in this process or through the server that has the store open.
+
+    With `reads`, no run proceeds.
 
     Raises:
-        Misuse: the store is in memory and something was to be found in it, or a hub is needed and not there.
+        Misuse: the store is in memory, or it belongs to a hub that does not run.
+        StoreInUse: another process has the store open and cannot be reached.
     """
     settings = operator.settings
     async with AsyncExitStack() as stack:
@@ -112,12 +117,29 @@ async def _acting(stack: AsyncExitStack, operator: Operator, manifest: str) -> F
     settings = operator.settings
     if (Path(operator.store or ".") / HUB).is_file():
         # Only the hub has the agents that its runs delegate to.
-        raise Misuse(
-            f"the hub of {operator.store or 'this folder'} does not run; start it with trunkline hub"
-        )
+        raise await _missing_hub(operator)
     config = operator_of(settings, manifest)
     flows = await stack.enter_async_context(local_flows(settings.store, config))
     return StoreOperations(flows.port, config.signatures)
+
+
+async def _missing_hub(operator: Operator) -> Misuse:
+    """Return the error for a hub that does not run.
+
+    Raises:
+        StoreInUse: the hub runs and has its SQLite store open.
+    """
+    if _has_database(operator.settings):
+        async with opened_store(operator.settings):
+            pass
+    folder = operator.store or "."
+    place = operator.store or "this folder"
+    return Misuse(f"the hub of {place} does not run; start it: {shlex.join(['trunkline', 'hub', folder])}")
+
+
+def _has_database(settings: Settings) -> bool:
+    database = database_file(settings.store)
+    return database is not None and Path(database).exists()
 
 
 async def _remote(stack: AsyncExitStack, endpoint: AdminEndpoint) -> FlowOperations:
