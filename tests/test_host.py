@@ -168,8 +168,8 @@ def test_the_page_lists_every_agent(server: ServerProcess, at: dict[str, Caller]
 
 
 def test_where_each_is_served_is_said(server: ServerProcess) -> None:
-    assert f"serving {server.base}/a2a " in server.text()
-    assert f"serving {server.base}/agents/second/a2a " in server.text()
+    assert f"server.ready url={server.base}/a2a " in server.text()
+    assert f"agent.ready url={server.base}/agents/second/a2a " in server.text()
 
 
 def test_equal_ids_are_an_error_that_names_both() -> None:

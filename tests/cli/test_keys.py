@@ -170,7 +170,7 @@ def test_stored_keys_let_a_server_face_the_network(command: Command, tmp_path: P
         server.kill()
         assert (tmp_path / "tasks.db.admin").exists()
         assert command("create", "--owner", "bob", *STORE)[0] == 0
-    assert "no key is set" not in server.text()
+    assert "auth.off" not in server.text()
 
 
 def test_a_server_without_an_endpoint(command: Command, tmp_path: Path) -> None:

@@ -236,8 +236,8 @@ def test_it_serves_until_told_to_stop(tmp_path: Path, how: signal.Signals) -> No
         code = server.stop(how)
         log = server.text()
     assert code == 0
-    assert f"serving http://127.0.0.1:{server.port}/a2a" in log
-    assert "no key is set: only this machine can reach it" in log
+    assert f"server.ready url=http://127.0.0.1:{server.port}/a2a" in log
+    assert "auth.off access=this_machine" in log
     assert "Traceback" not in log
 
 
@@ -246,8 +246,8 @@ def test_open_says_that_anybody_can_use_it(tmp_path: Path) -> None:
         assert httpx2.get(f"{server.base}/tasks").status_code == 200
         card = httpx2.get(f"{server.base}/.well-known/agent-card.json").json()
         server.stop()
-        assert "no key is set: anybody can use it" in server.text()
-        assert "give it by --public-url" in server.text()
+        assert "auth.off access=everyone" in server.text()
+        assert "fix=--public-url" in server.text()
     assert card["url"] == server.url
 
 
@@ -260,7 +260,7 @@ def test_a_key_opens_it_to_other_machines(tmp_path: Path) -> None:
             for key in ("key-number-one", "not-this-one")
         ]
         server.stop()
-        assert "no key is set" not in server.text()
+        assert "auth.off" not in server.text()
     assert statuses == [200, 401]
 
 

@@ -103,5 +103,5 @@ def test_without_an_address_nothing_is_announced(
 
     asyncio.run(main())
     assert [record.getMessage() for record in caplog.records] == [
-        "announce.off reason=the address of this server is not known fix=public_url"
+        "announce.off reason='the address of this server is unknown' fix=public_url"
     ]

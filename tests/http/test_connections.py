@@ -13,7 +13,7 @@ import pytest
 from tests.harness import ServerProcess
 from tests.http.transport import Line, echo, get, run
 from trunkline.http import connections
-from trunkline.http.connections import FILES, FULL, LEAVING, room
+from trunkline.http.connections import FILES, FULL, LEAVING, fit_connections, report_connections
 
 LIMIT = 3
 ASK = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -115,7 +115,7 @@ def test_as_many_as_there_are_files(
     told: list[tuple[int, int]] = []
     monkeypatch.setattr(connections.resource, "getrlimit", lambda _: (soft, hard))
     monkeypatch.setattr(connections.resource, "setrlimit", lambda _, both: told.append(both))
-    assert room(limit) == fits
+    assert fit_connections(limit) == fits
     assert told == ([] if raised is None else [(raised, hard)])
 
 
@@ -125,4 +125,15 @@ def test_a_system_that_gives_no_more_files(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(connections.resource, "getrlimit", lambda _: (1000, resource.RLIM_INFINITY))
     monkeypatch.setattr(connections.resource, "setrlimit", refuse)
-    assert room(20_000) == 1000 - FILES
+    assert fit_connections(20_000) == 1000 - FILES
+
+
+@pytest.mark.parametrize(
+    ("fits", "level"), [(20_000, None), (19_800, "DEBUG"), (10_000, "DEBUG"), (9_999, "WARNING")]
+)
+def test_a_file_limit_that_leaves_less_than_half_of_the_connections_is_a_warning(
+    fits: int, level: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("DEBUG"):
+        report_connections(20_000, fits)
+    assert [record.levelname for record in caplog.records] == ([] if level is None else [level])

@@ -75,14 +75,14 @@ def test_a_worker_that_is_killed_is_replaced_while_the_other_serves(two: ServerP
                 with suppress(httpx2.TransportError):
                     tasks.append(agent.send("echo on")["id"])
                 agent.close()
-            assert f"worker.died pid={ready(server)[victim]} signal=SIGKILL" in server.text()
+            assert f"worker.died pid={ready(server)[victim]} exit=SIGKILL" in server.text()
         agent = Agent(server.base)
         assert len(tasks) > 2
         assert {plain_state(agent.get(task_id)) for task_id in tasks} == {"completed"}
         agent.close()
         assert server.stop() == 0
         assert not any(alive(pid) for pid in ready(server))
-        assert server.text().count("serving http://") == 1
+        assert server.text().count("server.ready url=http://") == 1
         assert "Traceback" not in server.text()
 
 
@@ -134,7 +134,9 @@ def test_any_free_port_will_do(tmp_path: Path, postgres_url: str) -> None:
         parent = subprocess.Popen([*command, "--port", "0", "--workers", "2"], cwd=tmp_path, stderr=out)
     try:
         until(lambda: log.read_text(encoding="utf-8").count("worker.ready") == 2)
-        (base,) = re.findall(r"serving (http://127\.0\.0\.1:[1-9]\d*)/a2a", log.read_text(encoding="utf-8"))
+        (base,) = re.findall(
+            r"server.ready url=(http://127\.0\.0\.1:[1-9]\d*)/a2a", log.read_text(encoding="utf-8")
+        )
         assert [httpx2.get(f"{base}/readyz", verify=NO_TLS).status_code for _ in range(8)] == [200] * 8
         parent.terminate()
         assert parent.wait(60) == 0
@@ -153,7 +155,7 @@ def test_workers_that_cannot_start_are_not_tried_for_ever(tmp_path: Path) -> Non
     (tmp_path / "dies.py").write_text(DIES, encoding="utf-8")
     ended = _serve(tmp_path, "dies:agent", "--store", NOWHERE)
     assert ended.returncode == 3
-    assert "code=7" in ended.stderr and "workers.hopeless" in ended.stderr
+    assert "exit=7" in ended.stderr and "workers.hopeless" in ended.stderr
     assert "serving" not in ended.stderr
 
 
@@ -161,7 +163,7 @@ def test_a_database_that_is_not_there_is_said(tmp_path: Path) -> None:
     ended = _serve(tmp_path, DEMO, "--store", NOWHERE)
     assert ended.returncode == 3
     assert "Traceback" not in ended.stderr
-    assert "code=3" in ended.stderr and "workers.hopeless" in ended.stderr
+    assert "exit=3" in ended.stderr and "workers.hopeless" in ended.stderr
 
 
 def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:

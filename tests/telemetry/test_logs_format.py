@@ -1,13 +1,19 @@
-"""What lines look like: every field of our own lines, and nothing that a foreign text could forge."""
+"""The form of log lines: every field is there, and text from outside forges nothing."""
 
 from __future__ import annotations
 
+import ast
 import json
 import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import trunkline
+from trunkline.clock import Ids
 from trunkline.config import Secret
 from trunkline.log.head import Head
 from trunkline.telemetry.logs import FORMATS, Change, timestamp
@@ -36,11 +42,14 @@ def _text(*given: Any, **more: Any) -> str:
     return FORMATS["text"].record(_record(*given, **more)).decode()
 
 
-def _change(context: str = "c", tenant: str = "default", trace: str = TRACE) -> Change:
+AT = 1_700_000_000_007
+
+
+def _change(context: str = "c", tenant: str = "default", trace: str = TRACE, task_id: str = "t") -> Change:
     return (
-        1_700_000_000_007,
+        AT,
         tenant,
-        Head("t", context, "me", TaskState.WORKING, 5, 3, "n"),
+        Head(task_id, context, "me", TaskState.WORKING, 5, 3, "n", "scribe"),
         "working",
         3,
         trace,
@@ -102,7 +111,7 @@ def test_an_exception_is_a_field() -> None:
         line, text = _json("request.broke", error=caught), _text("request.broke", error=caught)
     assert line["exception"].startswith("Traceback") and "forged" in line["exception"]
     first, *rest = text.splitlines()
-    assert first.endswith("WARNING trunkline.test request.broke")
+    assert first.endswith("WARNING request.broke")
     assert rest and all(one.startswith("    ") for one in rest)
 
 
@@ -124,7 +133,7 @@ def test_a_context_forges_nothing(form: str) -> None:
         first = json.loads(lines.splitlines()[0])
         assert (first["context"], first["tenant"], first["state"]) == (hostile, hostile, "working")
     else:
-        assert b' context="c\' state=failed\\n\\u2028" tenant=' in lines
+        assert b' tenant="c\' state=failed\\n\\u2028"\n' in lines
 
 
 def test_a_changed_task_has_all_its_ids() -> None:
@@ -132,13 +141,59 @@ def test_a_changed_task_has_all_its_ids() -> None:
     assert line == {
         "time": "2023-11-14T22:13:20.007Z", "level": "info", "logger": "trunkline.task", "event": "task.state",
         "task": "t", "context": "c", "tenant": "default", "state": "working", "seq": 3, "node": "n",
-        "trace": "0af7651916cd43dd8448eb211c80319c",
+        "trace": "0af7651916cd43dd8448eb211c80319c", "agent": "scribe",
     }  # fmt: skip
     assert "trace" not in json.loads(FORMATS["json"].changes([_change(trace="")]))
 
 
 def test_a_changed_task_as_text() -> None:
     assert FORMATS["text"].changes([_change()]).decode() == (
-        "2023-11-14T22:13:20.007Z INFO trunkline.task task.state task=t context='c' tenant='default' "
-        "state=working seq=3 node=n trace=0af7651916cd43dd8448eb211c80319c\n"
+        "22:13:20.007Z INFO task.state agent=scribe task=t state=working\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("age", "text", "field"),
+    [(0, "0ms", 0), (9_999, "9999ms", 9_999), (12_345, "12s", 12_345), (-5, "0ms", 0)],
+    ids=["new", "milliseconds", "seconds", "clock stepped back"],
+)
+def test_a_changed_task_has_its_agent_and_duration(age: int, text: str, field: int) -> None:
+    task_id = Ids(lambda: AT - age).new()
+    change = _change(task_id=task_id)
+    shown = FORMATS["text"].changes([change]).decode()
+    assert (
+        shown
+        == f"22:13:20.007Z INFO task.state agent=scribe task={task_id[-8:]} state=working duration={text}\n"
+    )
+    line = json.loads(FORMATS["json"].changes([change]))
+    assert (line["task"], line["agent"], line["duration_ms"]) == (task_id, "scribe", field)
+
+
+def test_a_line_of_another_library_names_its_logger() -> None:
+    assert _text("connected", name="asyncpg").endswith(" WARNING asyncpg connected\n")
+
+
+def _log_calls() -> Iterator[tuple[str, ast.expr]]:
+    for path in sorted(Path(trunkline.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and re.fullmatch(
+                r"_?(task_)?log\.(debug|info|warning|error|exception|critical)", ast.unparse(node.func)
+            ):
+                yield f"{path.name}:{node.lineno}", node.args[0]
+
+
+def test_every_line_of_ours_is_an_event_with_fields() -> None:
+    """A sentence in a log line has no name that a machine can filter by."""
+    templates = [
+        (place, argument.value) for place, argument in _log_calls() if isinstance(argument, ast.Constant)
+    ]
+    assert len(templates) > 100
+    broken = [
+        (place, text)
+        for place, text in templates
+        if not re.fullmatch(
+            r"[a-z_]+(\.[a-z_]+)+( \w+=([^\s%]+|%[-.\d]*[a-z](: %s|/%d)?|[^\s%]*(%[a-z][^\s%]*)+))*",
+            str(text),
+        )
+    ]
+    assert broken == []

@@ -60,7 +60,10 @@ class KeyStore:
         for tenant in sorted(taken & {*RESERVED, *mounted}):
             # Made before the word was reserved: its keys still open everything but `/{tenant}/…`.
             log.warning(
-                "tenant.reserved tenant=%s path=/%s fix=make its keys in another tenant", tenant, tenant
+                "tenant.reserved tenant=%s path=/%s fix=%a",
+                tenant,
+                tenant,
+                "create its keys in another tenant",
             )
 
     async def list(self) -> list[KeyInfo]:

@@ -124,8 +124,8 @@ def _bounded(offered: list[tuple[Tool, FoundAgent]]) -> list[tuple[Tool, FoundAg
             size += length
     for agent, count in left_out.items():
         log.warning(
-            "tools.left_out agent=%a tools=%d limit=%d schema_bytes=%d: allow= chooses those that you need",
-            agent, count, TOOLS_LIMIT, ALL_SCHEMAS_LIMIT,
+            "tools.left_out agent=%a tools=%d limit=%d schema_bytes=%d fix=%a",
+            agent, count, TOOLS_LIMIT, ALL_SCHEMAS_LIMIT, "name the tools that you need in allow=",
         )  # fmt: skip
     return kept
 

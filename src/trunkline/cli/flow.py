@@ -194,7 +194,7 @@ async def _serve_tools(settings: Settings, config: OperatorConfig) -> None:
     from trunkline.flow.mcp_server import FlowTools
 
     if config.tokens:
-        log.warning("flow.tokens_unused reason=stdio: whoever starts this process may do everything")
+        log.warning("flow.tokens_unused reason=%a", "the client of a stdio server has every right")
     async with local_flows(settings.store, config) as flows:
         log.info("flow.mcp store=%s", shown(settings.store))
         served = FlowTools(Control(flows.port, FlowCaller(), config.signatures)).server()

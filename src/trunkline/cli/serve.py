@@ -320,24 +320,30 @@ def _check_shared(host: Host) -> None:
 
 
 def log_addresses(settings: Settings, agents: Sequence[str], port: int, *, guarded: bool) -> None:
-    """Say where each agent is served; the first one is at the origin."""
+    """Log the URL of each agent, and settings that an operator may want to change."""
     base = settings.public_url.rstrip("/") or f"http://{settings.host}:{port}"
-    log.info("serving %s/a2a card=%s/.well-known/agent-card.json store=%s", base, base, shown(settings.store))
+    log.info(
+        "server.ready url=%s/a2a card=%s/.well-known/agent-card.json store=%s",
+        base,
+        base,
+        shown(settings.store),
+    )
     for agent in agents[1:]:
         place = f"{base}{AGENTS}{agent}"
-        log.info("serving %s/a2a card=%s/.well-known/agent-card.json", place, place)
+        log.info("agent.ready url=%s/a2a card=%s/.well-known/agent-card.json", place, place)
     if not guarded:
-        who = "only this machine can reach it" if is_loopback(settings.host) else "anybody can use it"
-        log.info("no key is set: %s", who)
+        if is_loopback(settings.host):
+            log.info("auth.off access=%s", "this_machine")
+        else:
+            log.warning("auth.off access=%s fix=%s", "everyone", "--keys")
     if not (settings.public_url or settings.allowed_hosts or is_loopback(settings.host)):
         log.info(
-            "no public URL is set: the card names the address that a caller connects to; "
-            "where callers use a name, give it by --public-url"
+            "card.url_unset advertised=%a fix=%s", "the address that a caller connects to", "--public-url"
         )
     for name in strangers():
         log.warning("setting.unknown variable=%s", name)
     if settings.dev:
-        log.warning("dev: callers see exception texts, and webhooks may go to this machine")
+        log.warning("dev.on effect=%a", "callers see exception texts, and webhooks may call this machine")
 
 
 def _work() -> None:

@@ -78,7 +78,7 @@ class Announcement:
 
     async def _has_address(self) -> bool:
         if not await wait_event(self._known, ADDRESS_S):
-            log.error("announce.off reason=the address of this server is not known fix=public_url")
+            log.error("announce.off reason=%a fix=public_url", "the address of this server is unknown")
         return bool(self._base)
 
 

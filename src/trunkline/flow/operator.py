@@ -120,6 +120,7 @@ class FlowExecutors:
         )
         fallback = MockDelegate() if config.demo else UnknownAgents() if catalogue else None
         self.delegates: DelegateExecutor = ProtocolDelegates(delegates, fallback)
+        self._is_demo = config.demo
         missing = "stub(demo)" if config.demo else "missing"
         known = {**activities, **delegates}
         self.routing = {
@@ -127,8 +128,10 @@ class FlowExecutors:
         }
 
     def tell(self) -> None:
-        """Write to the log who does what."""
-        log.info("flow.routing %s", " ".join([f"{name}={how}" for name, how in self.routing.items()]))
+        """Log the kinds of work that this server can execute; `flow validate` reports what is missing."""
+        available = [name for name, how in self.routing.items() if how != "missing"]
+        if available:
+            log.info("flow.routing available=%s demo=%s", ",".join(available), self._is_demo)
 
     async def close(self) -> None:
         """End the sessions with MCP servers."""

@@ -182,8 +182,11 @@ class _Leaving(asyncio.Protocol):
             self._state.leaving -= 1
 
 
-def room(limit: int) -> int:
-    """How many connections there may be: the limit, or as many as this process may open files."""
+def fit_connections(limit: int) -> int:
+    """Return how many connections this process can serve: `limit`, or what its limit of open files allows.
+
+    Raises the process's own limit of open files as far as the system allows. 0 means no limit.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = limit + FILES
     if not limit or soft == resource.RLIM_INFINITY or soft >= needed:
@@ -194,6 +197,11 @@ def room(limit: int) -> int:
         soft = more
     if soft >= needed:
         return limit
-    fits = max(1, soft - FILES)
-    log.info("connection.limit asked=%d fits=%d files=%d", limit, fits, soft)
-    return fits
+    return max(1, soft - FILES)
+
+
+def report_connections(limit: int, fits: int) -> None:
+    """Log the number of connections that fit; quietly if it is at least half of the configured limit."""
+    if fits != limit:
+        level = logging.DEBUG if fits * 2 >= limit else logging.WARNING
+        log.log(level, "connection.limit configured=%d fits=%d fix=ulimit", limit, fits)

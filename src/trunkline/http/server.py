@@ -22,7 +22,7 @@ from trunkline.clock import wait_event
 from trunkline.errors import Misuse
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.http.connection import ServerConnection
-from trunkline.http.connections import ServerState, UnreadAnswers, room
+from trunkline.http.connections import ServerState, UnreadAnswers, fit_connections, report_connections
 from trunkline.http.exchange import Exchange
 from trunkline.http.mounts import Mounts
 
@@ -118,10 +118,11 @@ class HttpServer:
         self._end_limit_s = limits.end_s
         self._is_ending = False
         self._ending = asyncio.Event()
+        self._limit, self._connections = limits.connections, fit_connections(limits.connections)
         self._state = ServerState(
             application.answer,
             limits.write_s,
-            room(limits.connections),
+            self._connections,
             application.crowded,
             UnreadAnswers(limits.unread),
         )
@@ -167,6 +168,7 @@ class HttpServer:
         servers = [await loop.create_server(connect, sock=each, backlog=BACKLOG) for each in sockets]
         self.started = True
         self._tell_started(sockets[0].getsockname()[1])
+        report_connections(self._limit, self._connections)
         while not self._ending.is_set():
             await wait_event(self._ending, BEAT_S)
             state.beat(loop.time())
@@ -235,12 +237,8 @@ class HttpServer:
                 return
             if now >= report_at:
                 report_at = now + REPORT_S
-                log.info(
-                    "server.draining seconds=%.0f of=%.0f %s connections=%d",
-                    now - began,
-                    self._end_limit_s,
-                    " ".join(f"{name}={count}" for name, count in application.load().items()),
-                    len(connections),
-                )
+                load = {**application.load(), "connections": len(connections)}
+                template = "server.draining seconds=%.0f of=%.0f" + "".join(f" {name}=%d" for name in load)
+                log.info(template, now - began, self._end_limit_s, *load.values())
             self._state.beat(now)
             await asyncio.sleep(0.05)

@@ -65,7 +65,7 @@ class Workers(Struct, eq=False):
                 # One by one: where they cannot share a port, all have the first one's sockets.
                 self._sockets.append(self._listening())
         except OSError as error:
-            log.error("cannot listen on %s port %d: %s", self.host, self.port, error)
+            log.error("server.bind_failed host=%s port=%d error=%s", self.host, self.port, error)
             return FAILED
         loop = asyncio.get_running_loop()
         for each in (signal.SIGTERM, signal.SIGINT):
@@ -129,7 +129,7 @@ class Workers(Struct, eq=False):
         if self._announced and (self._serving or self._failed < TRIES):
             return False
         if not self._ending.is_set():
-            log.error("workers.hopeless starts=%d: see what the worker said", self._failed)
+            log.error("workers.hopeless starts=%d", self._failed)
             self._code = FAILED
             self._end()
         return True
@@ -171,7 +171,7 @@ class Workers(Struct, eq=False):
             self._serving -= served
             writer.close()
         if not self._ending.is_set():
-            log.error("worker.died pid=%d %s", process.pid, _how(code))
+            log.error("worker.died pid=%d exit=%s", process.pid, _how(code))
         return served, code
 
     def _ready(self, process: Process) -> None:
@@ -221,4 +221,4 @@ def _send(process: Process, sig: signal.Signals) -> None:
 
 
 def _how(code: int) -> str:
-    return f"signal={signal.Signals(-code).name}" if code < 0 else f"code={code}"
+    return signal.Signals(-code).name if code < 0 else str(code)

@@ -143,7 +143,9 @@ class Recorder:
             log.info("mock.recorded card=%s", exchange.path)
             for interface in card.interfaces:
                 if not f"{interface.url}/".startswith(f"{self._origin}/"):
-                    log.warning("mock.elsewhere url=%s: who calls it there is not heard", interface.url)
+                    log.warning(
+                        "mock.elsewhere url=%s effect=%a", interface.url, "calls of this URL are not recorded"
+                    )
         except Unreadable as error:
             log.warning("mock.no_card path=%s why=%s", exchange.path, error)
         # Callers go where the card says, and must come through this proxy.
@@ -219,7 +221,7 @@ class _ExchangeRecorder(Struct):
             self._refusal(response, body, self.reply)
         if self.reply is not None:
             self.recording.finish_reply(self.reply)
-            log.info("mock.recorded message task=%s resting=%s", self.reply.task_id, self.reply.resting)
+            log.info("mock.recorded task=%s resting=%s", self.reply.task_id, self.reply.resting)
 
     def _refusal(self, response: HttpResponse, body: bytes, reply: RecordedReply) -> None:
         # Of REST it is the answer; of JSON-RPC it is what stood before the agent.

@@ -248,7 +248,7 @@ class Takeover:
             again = _again(state, agent.executor.on_crash(state.skill))
             self.takeovers[again] += not own
             name = "task.unrun" if own else "task.orphaned"
-            log.warning("%s task=%s node=%s again=%s", name, state.task_id, orphan.node, again.value)
+            log.warning(f"{name} task=%s node=%s again=%s", state.task_id, orphan.node, again.value)
         if state.cancel_requested and not agent.executor.works_elsewhere:
             await node.tasks.change(feed, ForceCancel())
         elif again is Again.NO:

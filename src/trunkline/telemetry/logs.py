@@ -1,10 +1,10 @@
-"""Log lines, as text for people or as JSON for machines, on the standard error output.
+"""Log lines on standard error: short text for people, or JSON with every field for machines.
 
-A foreign text cannot forge a line or a field: JSON escapes it, text escapes whatever does not print.
+Text from outside cannot forge a line or a field. JSON escapes it, and the text form escapes what does not
+print.
 
-A task changes twice per request; a record, a formatter and a system call for each would be a tenth
-of the request. So a change is noted, and what was noted is written 20 times a second, at the end,
-and before any other line.
+A task changes twice per request. Formatting and writing each change on its own would cost a tenth of the
+request, so changes are collected and written 20 times a second, before any other line, and at exit.
 """
 
 from __future__ import annotations
@@ -29,74 +29,99 @@ from msgspec import Struct
 
 TASK_LOG = "trunkline.task"
 CHANGED = "task.state task=%s context=%a tenant=%a state=%s seq=%d node=%s trace=%s"
-_EVENT = re.compile(r"[a-z]+\.[a-z.]+")
+_EVENT = re.compile(r"[a-z_]+(?:\.[a-z_]+)+")
 _FIELD = re.compile(r" (\w+)=")
 _PLACEHOLDER = re.compile(r"%(?:%|[-#0 +]*\d*(?:\.\d+)?[a-zA-Z])")
-# JSON lets these stand as they are; some readers take them for line ends, some terminals for commands.
+# JSON allows these unescaped, but some readers treat them as line ends and some terminals as commands.
 _CONTROL = re.compile("[\x7f-\x9f\u2028\u2029]")
 _encode = msgspec.json.Encoder().encode
 _encode_lines = msgspec.json.Encoder().encode_lines
 
 
 class LoggedTask(Protocol):
-    """A task as far as a log line names it; `log.head.Head` is one."""
+    """What a log line says about a task; implemented by `log.head.Head`."""
 
     @property
     def task_id(self) -> str:
-        """The task's id."""
+        """ID of the task, a UUIDv7."""
+        ...
+
+    @property
+    def agent(self) -> str:
+        """Name of the agent that has the task."""
         ...
 
     @property
     def context_id(self) -> str:
-        """The conversation that it belongs to."""
+        """ID of the conversation."""
         ...
 
     @property
     def state(self) -> Enum:
-        """The state that it is in."""
+        """Current state."""
         ...
 
     @property
     def seq(self) -> int:
-        """The number of its newest event."""
+        """Sequence number of the newest event."""
         ...
 
     @property
     def node(self) -> str:
-        """The node that works on it."""
+        """ID of the process that runs it."""
         ...
 
 
-# When, whose, what, the state it came to in plain words, the event that brought it there, and the
-# `traceparent` that it was opened with.
+# Time in milliseconds, tenant, task, new state, sequence number of the event that changed it, and the
+# `traceparent` of the request that opened the task.
 Change = tuple[int, str, LoggedTask, str, int, str]
 
 
 def change_arguments(change: Change) -> tuple[str, str, str, str, int, str, str]:
-    """The arguments of the template `CHANGED` for one change."""
+    """Return the arguments of the template `CHANGED` for one change."""
     _, tenant, head, state, seq, trace = change
     return head.task_id, head.context_id, tenant, state, seq, head.node, trace[3:35]
 
 
+def duration_ms(task_id: str, now: int) -> int | None:
+    """Return the age of a task in milliseconds, read from its UUIDv7, or None for another kind of ID."""
+    if len(task_id) != 36 or task_id[14] != "7":
+        return None
+    try:
+        return max(0, now - int(task_id[:8] + task_id[9:13], 16))
+    except ValueError:
+        return None
+
+
 class TextFormat:
-    """One line per record, `key=value`; a traceback follows indented."""
+    """One short line per record: time, level, event, fields. A traceback follows, indented.
+
+    The line of a changed task has the last eight characters of its ID: the first ones are a timestamp, which
+    tasks of the same minute share.
+    """
 
     def record(self, record: logging.LogRecord) -> bytes:
-        """The line of a record."""
-        when = timestamp(int(record.created * 1000))
-        line = f"{when} {record.levelname} {record.name} {_printable(record.getMessage())}\n"
+        """Return the line of a record; the logger is named only if it belongs to another library."""
+        when = _time_of_day(int(record.created * 1000))
+        source = "" if record.name.partition(".")[0] == "trunkline" else f"{record.name} "
+        line = f"{when} {record.levelname} {source}{_printable(record.getMessage())}\n"
         for more in _exception(record).splitlines():
             line += f"    {_printable(more)}\n"
         return line.encode(errors="backslashreplace")
 
     def changes(self, changes: Sequence[Change]) -> bytes:
-        """The lines of changed tasks."""
-        return "".join(
-            [
-                f"{timestamp(change[0])} INFO {TASK_LOG} {CHANGED % change_arguments(change)}\n"
-                for change in changes
-            ]
-        ).encode()
+        """Return the lines of changed tasks."""
+        return "".join([_change_line(change) for change in changes]).encode(errors="backslashreplace")
+
+
+def _change_line(change: Change) -> str:
+    now, tenant, task, state, _, _ = change
+    shown = f"{_time_of_day(now)} INFO task.state agent={_printable(task.agent)}"
+    shown += f" task={task.task_id[-8:]} state={state}"
+    age = duration_ms(task.task_id, now)
+    if age is not None:
+        shown += f" duration={age}ms" if age < 10_000 else f" duration={age // 1000}s"
+    return f"{shown}\n" if tenant == DEFAULT_TENANT else f"{shown} tenant={tenant!a}\n"
 
 
 class _Changed(Struct, omit_defaults=True, gc=False):
@@ -111,13 +136,15 @@ class _Changed(Struct, omit_defaults=True, gc=False):
     seq: int
     node: str
     trace: str = ""
+    agent: str = ""
+    duration_ms: int | None = None
 
 
 class JsonFormat:
     """One JSON object per record."""
 
     def record(self, record: logging.LogRecord) -> bytes:
-        """The line of a record."""
+        """Return the line of a record."""
         event, fields = _event_fields(record)
         line: dict[str, object] = {
             "time": timestamp(int(record.created * 1000)),
@@ -137,11 +164,19 @@ class JsonFormat:
         return _escape_controls(body) + b"\n"
 
     def changes(self, changes: Sequence[Change]) -> bytes:
-        """The lines of changed tasks."""
+        """Return the lines of changed tasks."""
         return _escape_controls(
             _encode_lines(
                 [
-                    _Changed(timestamp(change[0]), "info", TASK_LOG, "task.state", *change_arguments(change))
+                    _Changed(
+                        timestamp(change[0]),
+                        "info",
+                        TASK_LOG,
+                        "task.state",
+                        *change_arguments(change),
+                        agent=change[2].agent,
+                        duration_ms=duration_ms(change[2].task_id, change[0]),
+                    )
                     for change in changes
                 ]
             )
@@ -154,13 +189,17 @@ FORMATS: dict[str, LogFormat] = {"text": TextFormat(), "json": JsonFormat()}
 
 @lru_cache(maxsize=64)
 def timestamp(ms: int) -> str:
-    """A moment as RFC 3339 has it, in UTC."""
+    """Return a time in RFC 3339 form, in UTC with milliseconds."""
     second, part = divmod(ms, 1000)
     return time.strftime(f"%Y-%m-%dT%H:%M:%S.{part:03d}Z", time.gmtime(second))
 
 
+def _time_of_day(ms: int) -> str:
+    return timestamp(ms)[11:]
+
+
 def _event_fields(record: logging.LogRecord) -> tuple[str, list[tuple[str, object]]]:
-    """The event and the fields of a record; only our own templates are known to have this shape."""
+    """Return the event and the fields of a record. Only our own templates have that form."""
     args = record.args or ()
     if record.name.partition(".")[0] == "trunkline" and isinstance(args, tuple):
         event, pieces = _parse_template(str(record.msg))
@@ -173,7 +212,7 @@ def _event_fields(record: logging.LogRecord) -> tuple[str, list[tuple[str, objec
 
 @lru_cache(maxsize=256)
 def _parse_template(template: str) -> tuple[str, list[tuple[str, str, int, int]]]:
-    """The event of a template, and its fields: name, template, place and number of its arguments."""
+    """Return the event of a template and its fields: name, template, position and number of its arguments."""
     event, *rest = _FIELD.split(template)
     if not _EVENT.fullmatch(event):
         return "", []
@@ -217,18 +256,19 @@ def _encodable(value: object) -> object:
     return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
 
 
+DEFAULT_TENANT = "default"
 BATCH = 256
 BATCH_S = 0.05
 _STANDARD_ERROR = 2
-# Not what is derived from it: a file's is.
+# Exactly this class: `FileHandler` derives from it and stays.
 _REPLACED: tuple[type, ...] = (logging.StreamHandler,)
-# At debug level these write down whatever a receiver answers, cookies and all.
+# At debug level these log whole responses, cookies included.
 _TALKATIVE = ("httpcore2", "httpx2")
 _task_log = logging.getLogger(TASK_LOG)
 
 
 class LogHandler(logging.Handler):
-    """Writes records and changed tasks, in the order in which they came."""
+    """Writes records and changed tasks in the order of their arrival."""
 
     def __init__(self, log_format: LogFormat, write: Callable[[bytes], None]) -> None:
         super().__init__()
@@ -239,7 +279,7 @@ class LogHandler(logging.Handler):
         self._lost = 0
 
     def note(self, change: Change) -> None:
-        """Have the line of a changed task written soon."""
+        """Write the line of a changed task within 50 ms."""
         noted = self._noted
         noted.append(change)
         if len(noted) == 1:
@@ -248,7 +288,7 @@ class LogHandler(logging.Handler):
             self.flush()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record, after what was noted before it."""
+        """Write a record after the changes that precede it."""
         try:
             line = self._format.record(record)
         except Exception:  # noqa: BLE001 - logging's own way to report a record that cannot be written
@@ -257,7 +297,7 @@ class LogHandler(logging.Handler):
         self._put(line)
 
     def flush(self) -> None:
-        """Write what was noted."""
+        """Write the collected changes."""
         self.acquire()
         try:
             if self._noted:
@@ -267,13 +307,13 @@ class LogHandler(logging.Handler):
 
     def _put(self, last: bytes) -> None:
         taken: list[Change] = []
-        # Whoever takes holds the lock of this handler, so that there is nobody to take the same. To the last
-        # one: what another loop notes meanwhile, it leaves to us.
+        # The lock of this handler is held, so no other thread takes the same changes. Empty the deque: a loop
+        # that adds a change to a non-empty one schedules no flush of its own.
         while self._noted:
             taken.append(self._noted.popleft())
         text = (self._format.changes(taken) if taken else b"") + last
         if self._lost:
-            # The output is the only place to say it: a full disk, or a reader that was away.
+            # The disk was full or the reader absent: only the output itself can report the loss.
             text = self._format.record(_lost(self._lost)) + text
         try:
             self._write(text)
@@ -284,9 +324,9 @@ class LogHandler(logging.Handler):
 
 
 def set_up_logs(level: str, log_format: str) -> None:
-    """Have all logging go to the standard error output in this format; called once by a server process.
+    """Send all logging to standard error in this format. A server process calls it once.
 
-    An author's own handlers stay, but for one that writes plain lines to a terminal.
+    Handlers of the author stay, except a plain `StreamHandler`.
     """
     root = logging.getLogger()
     root.setLevel(level.upper())
@@ -299,7 +339,7 @@ def set_up_logs(level: str, log_format: str) -> None:
 
 
 def change_log() -> Callable[[Change], None]:
-    """Where the line of a changed task goes: into a batch if nobody else listens, else through logging."""
+    """Return the function that logs a changed task: in batches, unless `logging` has other handlers."""
     handlers = logging.getLogger().handlers
     if len(handlers) == 1 and isinstance(handlers[0], LogHandler) and not _task_log.handlers:
         return handlers[0].note
@@ -311,8 +351,8 @@ def _through_logging(change: Change) -> None:
 
 
 def line_writer(descriptor: int) -> Callable[[bytes], None]:
-    """Write whole lines to an open file; several processes may share it."""
-    # A pipe takes so much at once; of more, another process might write into the middle.
+    """Return a function that writes whole lines to an open file, which several processes may share."""
+    # A longer write to a pipe is not atomic: another process could write into its middle.
     most = sys.maxsize if stat.S_ISREG(os.fstat(descriptor).st_mode) else PIPE_BUF
 
     def write(text: bytes) -> None:

@@ -65,8 +65,8 @@ class CatalogueHistory:
                 log.warning("catalogue.history_lost agent=%s error=%s", key[1], error)
                 continue
             if row is not None:
-                members = f" members={','.join(sorted(row.about))}" if row.kind == "changed" else ""
-                log.info("catalogue.%s agent=%s%s", row.kind, key[1], members)
+                members = ",".join(sorted(row.about)) if row.kind == "changed" else "-"
+                log.info(f"catalogue.{row.kind} agent=%s members=%s", key[1], members)
 
     async def _written(self, key: Key, tenant: str) -> JournalRow | None:
         """Write down what is other of one entry; gives the row of it."""

@@ -34,7 +34,7 @@ class RunReports:
         url, fetcher = self._address(one)
         if not url:
             named = one.notify_env or _channel(one)
-            log.warning("ceremony.unreported ceremony=%s reason=the variable %s is not set", one.id, named)
+            log.warning("ceremony.unreported ceremony=%s variable_unset=%s", one.id, named)
             return True
         headers = [*_HEADERS, ("Idempotency-Key", report.about["runId"])]
         try:
