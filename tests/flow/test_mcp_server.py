@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
 
 async def test_the_seven_tools_and_nothing_else() -> None:
     async with connected() as client:
+        assert client.server_info is not None and client.server_info.version == version("trunkline")
         tools = (await client.list_tools()).tools
         assert [one.name for one in tools] == [
             "workflow_start", "workflow_status", "workflow_resume", "workflow_submit_activity",

@@ -6,6 +6,7 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -51,7 +52,7 @@ def studio() -> Agent:
 @asynccontextmanager
 async def served(hand_off_s: float = 30.0) -> AsyncIterator[tuple[SkillServer, Client]]:
     async with client_of(studio()) as client, tools(client) as box:
-        yield SkillServer(ToolboxSource(box), version="1", hand_off_s=hand_off_s), client
+        yield SkillServer(ToolboxSource(box), hand_off_s=hand_off_s), client
 
 
 def run(work: Any) -> Any:
@@ -92,6 +93,7 @@ def test_each_skill_is_a_tool_with_its_schema(mode: str) -> None:
     async def main() -> None:
         async with served() as (server, _), McpClient(server.server, mode=mode) as mcp:
             assert mcp.protocol_version == ("2025-11-25" if mode == "legacy" else "2026-07-28")
+            assert mcp.server_info is not None and mcp.server_info.version == version("trunkline")
             listed = {one.name: one for one in (await mcp.list_tools()).tools}
             plan = listed["a2a__studio__plan"]
             assert (plan.title, plan.description) == ("Plan", "Plan a trip.")

@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from trunkline import __version__
 from trunkline.cli.command import run_logged
 from trunkline.cli.configuration import ClientConfiguration
 from trunkline.cli.parsing import Commands, Invocation, ServingGroup, Several
@@ -45,7 +44,7 @@ async def _serve(invocation: Invocation, config: ClientConfiguration) -> None:
     except ModuleNotFoundError as error:
         raise Misuse(f"this needs {error.name}: pip install 'trunkline[mcp]'") from None
     async with _source(invocation, config) as source:
-        served = serve_skills(source, version=__version__, hand_off_s=config.seconds("hand-off"))
+        served = serve_skills(source, hand_off_s=config.seconds("hand-off"))
         async with stdio_server() as (read, write):
             await served.server.run(read, write, served.server.create_initialization_options())
 

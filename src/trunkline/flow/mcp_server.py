@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from importlib.metadata import version
 from typing import Any
 
 import msgspec
@@ -39,7 +40,7 @@ class FlowTools:
         async def call_tool(_: object, params: types.CallToolRequestParams) -> types.CallToolResult:
             return await self.call(params.name, params.arguments or {})
 
-        return Server(NAME, on_list_tools=list_tools, on_call_tool=call_tool)
+        return Server(NAME, version=version("trunkline"), on_list_tools=list_tools, on_call_tool=call_tool)
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> types.CallToolResult:
         """Call a tool; whatever goes wrong is a result too, with its code."""

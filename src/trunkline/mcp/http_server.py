@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext
@@ -31,7 +30,7 @@ class McpHttpServer:
     """An ASGI application that begins with its first request."""
 
     def __init__(self, host: McpHost, source: ToolSource | None = None) -> None:
-        served = serve_skills(source or _sites_of(host), version=version("trunkline"))
+        served = serve_skills(source or _sites_of(host))
         self._manager = _CallerSessions(
             served.server, session_idle_timeout=IDLE_S, max_sessions=SESSIONS, max_request_body_size=64 << 20
         )

@@ -77,9 +77,9 @@ class TaskServer(Server[Any]):
         return found
 
 
-def serve_skills(source: ToolSource, *, version: str = "", hand_off_s: float = HAND_OFF_S) -> SkillServer:
+def serve_skills(source: ToolSource, *, hand_off_s: float = HAND_OFF_S) -> SkillServer:
     """A server of what a source offers, whose calls can be tasks."""
-    skills = SkillServer(source, version=version, hand_off_s=hand_off_s, kind=TaskServer)
+    skills = SkillServer(source, hand_off_s=hand_off_s, kind=TaskServer)
     ProtocolTasks(skills)
     return skills
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Any
 
 from mcp import types
@@ -60,7 +61,6 @@ class SkillServer:
         source: ToolSource,
         *,
         name: str = "trunkline",
-        version: str = "",
         hand_off_s: float = HAND_OFF_S,
         kind: type[Server[Any]] = Server,
     ) -> None:
@@ -68,7 +68,7 @@ class SkillServer:
         self.hand_off_s = hand_off_s
         self.server: Server[Any] = kind(
             name,
-            version=version,
+            version=version("trunkline"),
             instructions=_INSTRUCTIONS,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
