@@ -6,12 +6,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 import typer.main
 
+import trunkline.cli as trunkline_cli
 from tests.cli.conftest import Run
 from trunkline import __version__
 from trunkline.cli.main import app
@@ -156,3 +158,33 @@ def test_a_server_reads_its_command_line_without_pydantic() -> None:
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said == "trunkline.demo:agent 80 ::1 push=no False\n"
+
+
+def test_commands_rely_on_no_internals_of_typer() -> None:
+    """An upstream release may rename what Typer does not document."""
+    internals = ("type_descriptor", "get_runtime_param", "_coercion", "_click", "coerce(")
+    folder = Path(trunkline_cli.__file__).parent
+    found = [
+        (path.name, word) for path in folder.glob("*.py") for word in internals if word in path.read_text()
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        (("a:b", "--port", "80", "--no-dev"), {"port": 80, "dev": False}),
+        (("a:b", "--key", "one", "--key", "two"), {"keys": ["one", "two"]}),
+        (("a:b", "--port", " 80"), {"port": 80}),
+        (("a:b", "--metrics", "--host", "::1"), {"metrics": True, "host": "::1"}),
+    ],
+)
+def test_values_are_the_same_with_and_without_the_conversion_of_typer(
+    trunkline: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], given: dict[str, Any]
+) -> None:
+    found: list[dict[str, Any]] = []
+    monkeypatch.setattr("trunkline.cli.serve._run", lambda _targets, given: found.append(given))
+    assert trunkline("serve", *words)[0] == 0
+    monkeypatch.setattr("trunkline.cli.parsing.UsageCommand._read_plain_values", lambda *_: None)
+    assert trunkline("serve", *words)[0] == 0
+    assert found == [given, given]
