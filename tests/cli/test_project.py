@@ -18,7 +18,7 @@ from trunkline.client.sync import SyncClient
 def test_a_project_that_runs(trunkline: Run, tmp_path: Path) -> None:
     code, out, err = trunkline("new", "word-desk")
     assert (code, err) == (0, "")
-    assert "Next: cd word-desk\n      trunkline serve agent:agent\n" in out
+    assert "Next: cd word-desk && trunkline serve agent:agent\n" in out
     project = tmp_path / "word-desk"
     written = {path.relative_to(tmp_path).as_posix() for path in project.rglob("*") if path.is_file()}
     assert written == set(out.partition("\n\n")[0].splitlines())

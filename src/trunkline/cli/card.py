@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.cli.console import print_field, print_given, print_json
+from trunkline.cli.next_command import TEXT, print_next
 from trunkline.cli.options import CALLING
 from trunkline.cli.parsing import ClientGroup, Commands
 from trunkline.cli.session import Session
@@ -48,7 +49,7 @@ async def get(session: Session) -> None:
         print_field("Interface", await session.client.interface())
     except TrunklineError as error:
         print_field("Interface", f"none: {error}")
-    print_field("Next", session.command("send", "<text>"))
+    print_next(session.command("send", TEXT))
 
 
 def _show(card: PeerCard, *, verbose: bool) -> None:

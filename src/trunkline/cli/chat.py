@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 
 from trunkline.cli.console import clear_progress, escape_controls, print_json, print_notice
+from trunkline.cli.next_command import print_next
 from trunkline.cli.options import CALLING
 from trunkline.cli.parsing import Commands
 from trunkline.cli.results import encode_result, follow, note_task, show_result, warn
@@ -61,7 +62,7 @@ async def chat(session: Session) -> None:
             case _:
                 await _say(session, talk, said, interactive=interactive)
     if interactive and talk.context_id:
-        print(f"Next: {session.command('chat', context_id=talk.context_id)}")
+        print_next(session.command("chat", context_id=talk.context_id))
 
 
 async def _say(session: Session, talk: Chat, said: str, *, interactive: bool) -> None:

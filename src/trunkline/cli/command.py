@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from trunkline.cli.configuration import ClientConfiguration, load_configuration
 from trunkline.cli.console import clear_progress, escape_controls, one_line, print_notice
 from trunkline.cli.failure import failure_of, hint_for, is_json_asked, print_failure
+from trunkline.cli.next_command import print_next
 from trunkline.cli.parsing import Invocation
 from trunkline.cli.session import ADDRESSES, Session
 from trunkline.errors import Misuse, TrunklineError
@@ -170,10 +171,10 @@ def _say_interrupted(session: Session | None) -> None:
     clear_progress()
     if session is not None and session.task_id:
         print_notice("Interrupted", f"task {session.task_id} goes on at the agent")
-        print(f"Next: {session.wait_command(session.task_id)}", file=sys.stderr)
+        print_next(session.wait_command(session.task_id), on_stderr=True)
     elif session is not None and session.message_id:
         print_notice("Interrupted", f"message {session.message_id} was sent; the agent may be working on it")
-        print(f"Next: {session.command('task list')}", file=sys.stderr)
+        print_next(session.command("task list"), on_stderr=True)
     else:
         print_notice("Interrupted", "nothing is under way")
 

@@ -23,11 +23,10 @@ from trunkline.cli.console import (
     escape_controls,
     field_lines,
     one_line,
-    print_field,
     print_json,
-    print_notice,
 )
 from trunkline.cli.flow import DefinitionFile, McpConfig, Written, local_flows, operator_of
+from trunkline.cli.next_command import JSON_REPLY, command_line, print_next
 from trunkline.cli.parsing import Commands
 from trunkline.clock import Ids
 from trunkline.config import Settings
@@ -240,15 +239,19 @@ def _call(operator: Operator, operation: str, given: dict[str, Any], manifest: s
     return _perform(operator, work, reads=operation in _READS, manifest=manifest)
 
 
-def _leave(operator: Operator, found: dict[str, Any]) -> NoReturn:
-    """Print where a run stands, and end: with exit code 1 if it failed."""
+def _leave(operator: Operator, found: dict[str, Any], mode: str = "", manifest: str = "") -> NoReturn:
+    """Print the status of a run and how to continue it; exit with code 1 if it failed.
+
+    Args:
+        mode: how the run executes activities now, if the command knows.
+        manifest: the manifest of MCP servers that the command was given.
+    """
     if operator.as_json:
         print_json(found)
     else:
-        # Flushed: what to do next goes to another stream, and is read after it.
+        # Flushed, because the next command goes to standard error and has to follow.
         print(*field_lines(found, _LABELS), sep="\n", flush=True)
-        if hint := _hint(found):
-            print_notice("Next", hint)
+        _show_next(found, operator.store or "", mode, manifest)
     raise typer.Exit(int(found.get("status") == "failed"))
 
 
@@ -304,7 +307,7 @@ def run(
             return await starting
         return await show_tree(starting, operations, read_definition(written.document), execution_id)
 
-    _leave(operator, _perform(operator, work, manifest=mcp_config))
+    _leave(operator, _perform(operator, work, manifest=mcp_config), mode, mcp_config)
 
 
 @commands.local("status")
@@ -324,7 +327,8 @@ def resume(
 ) -> None:
     """Answer the interrupt at which a run waits."""
     given = {"resume_payload": _object(payload, "--payload"), "activity_execution_mode": mode}
-    _leave(operator, _call(operator, "resume", {"execution_id": run, **given}, mcp_config))
+    found = _call(operator, "resume", {"execution_id": run, **given}, mcp_config)
+    _leave(operator, found, mode, mcp_config)
 
 
 @commands.local("submit")
@@ -357,7 +361,7 @@ def submit(
         given["activity_id"] = activity
     if span:
         given["parallel_span"] = _object(span, "--span")
-    _leave(operator, _call(operator, "submit_activity", given, mcp_config))
+    _leave(operator, _call(operator, "submit_activity", given, mcp_config), mode, mcp_config)
 
 
 @commands.local("signal")
@@ -372,7 +376,8 @@ def signal(
 ) -> None:
     """Deliver the signal for which a run waits."""
     given = {"signal_name": name, "payload": _object(payload, "--payload"), "activity_execution_mode": mode}
-    _leave(operator, _call(operator, "signal", {"execution_id": run, **given}, mcp_config))
+    found = _call(operator, "signal", {"execution_id": run, **given}, mcp_config)
+    _leave(operator, found, mode, mcp_config)
 
 
 @commands.local("cancel")
@@ -408,7 +413,8 @@ def list_(
     if not found["executions"]:
         print("no runs")
     if "next_cursor" in found:
-        print_field("Next", f"--cursor '{found['next_cursor']}'")
+        given = {"--phase": phase, "--name": name, "--limit": str(limit), "--store": operator.store or ""}
+        print_next(command_line("flow list", options={**given, "--cursor": found["next_cursor"]}))
 
 
 @commands.local("events")
@@ -449,21 +455,38 @@ async def _rested(operations: FlowOperations, order: dict[str, Any]) -> dict[str
     return found
 
 
-def _hint(found: dict[str, Any]) -> str:
-    """The command that makes a run go on."""
+def _show_next(found: dict[str, Any], store: str, mode: str, manifest: str) -> None:
+    """Print the command that continues a run, with the store, the mode and the manifest of this one."""
     run = found.get("execution_id", "")
+    # A submission keeps the run in the mode of the host; the others return it to the engine.
+    mediated = {"--mode": mode} if mode == "host_mediated" else {}
+    place = {"--mcp-config": manifest, "--store": store}
     match found.get("status") or found.get("phase"):
         case "interrupted":
-            return f"trunkline flow resume {run} --payload '{{…}}'"
+            options = {"--payload": JSON_REPLY, **mediated, **place}
+            print_next(command_line("flow resume", run, options=options), on_stderr=True)
         case "awaiting_signal":
-            return f"trunkline flow signal {run} {found.get('signal_name', 'NAME')}"
+            name = found["signal_name"]
+            print_next(command_line("flow signal", run, name, options={**mediated, **place}), on_stderr=True)
         case "awaiting_activity":
-            node = found.get("node_id") or found.get("current_node_id") or "NODE"
-            return f"trunkline flow submit {run} {node} --result '{{…}}'"
+            node = found.get("node_id") or found["current_node_id"]
+            options = {"--result": JSON_REPLY, **_activity_options(found), **place}
+            print_next(command_line("flow submit", run, node, options=options), on_stderr=True)
         case "running":
-            return f"trunkline flow status {run}"
+            print_next(command_line("flow status", run, options={"--store": store}), on_stderr=True)
         case _:
-            return ""
+            pass
+
+
+def _activity_options(found: dict[str, Any]) -> dict[str, str]:
+    """Return the options of a submission that name the activity which a run awaits."""
+    span = found.get("parallel_span")
+    return {
+        "--activity": found["activity_id"],
+        # Of a run that had a delegation before, the status has its ID too.
+        "--correlation": found["delegate_correlation_id"] if found.get("agent_id") else "",
+        "--span": msgspec.json.encode(span).decode() if span else "",
+    }
 
 
 def _object(text: str, flag: str) -> dict[str, Any]:

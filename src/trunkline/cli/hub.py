@@ -14,6 +14,7 @@ from typing import Annotated, Any, Unpack
 
 import typer
 
+from trunkline.cli.next_command import command_line, print_next
 from trunkline.cli.parsing import Commands, ServingGroup, Several
 from trunkline.cli.serve import AnySetting, ServerFlags, assigned, serve_alone
 from trunkline.errors import Misuse
@@ -80,7 +81,8 @@ def _log_agents(hub: Hub) -> None:
 def init(folder: Folder) -> None:
     """Write a workspace that runs: three scripted agents, and comments that say what to change."""
     print(*write_workspace(Path(folder)), sep="\n")
-    print(f"\nNext: trunkline hub {folder}")
+    print()
+    print_next(command_line("hub", folder))
 
 
 @commands.local("check")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from trunkline.cli.admin import AGENTS, TASKS_API, Operator, call_api, settings_
 from trunkline.cli.admin_endpoint import read_admin_endpoint
 from trunkline.cli.configuration import ClientConfiguration
 from trunkline.cli.console import print_block, print_field, print_given, print_json, print_notice
+from trunkline.cli.next_command import REPLY, command_line, print_next
 from trunkline.cli.parsing import Invocation
 from trunkline.cli.session import credentials_from
 from trunkline.errors import Misuse, TaskNotCancelable, TimedOut
@@ -30,6 +30,8 @@ EVERY_S = 0.5
 _ADDRESSES = ("http://", "https://")
 _ONLY_AGENTS = ("history", "artifacts", "svc-param", "transport", "a2a-version", "insecure")
 _WHY = "a hub's own list of tasks has no such option; name the agent with -a to use it"
+# What a list was asked for, as the command for its next page repeats it.
+_FILTERS = ("status", "agent", "context_id", "page_size")
 _SETTLED_WARNINGS = ("failed", "rejected", CANCELED)
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
@@ -76,18 +78,18 @@ class HubTasks:
         """Return a task with the newest of its events."""
         return self.ask("GET", f"{TASKS_API}/{task_id}")
 
-    def command(self, *words: str) -> str:
+    def command(self, name: str, *arguments: str, options: Mapping[str, str] | None = None) -> str:
         """Return a command for this hub that can be copied."""
-        named = ["--hub", self.place] if self.place else []
-        return shlex.join(["trunkline", *words, *named])
+        named = {**(options or {}), "--hub": self.place, "--tenant": self.tenant}
+        return command_line(name, *arguments, options=named)
 
     def answer_command(self, task: Mapping[str, Any]) -> str:
         """Return the command that answers the question of a task."""
         if self._is_remote:
-            words = ["trunkline", "send", "-a", self.place, "--task-id", task["taskId"], "<reply>"]
-            return shlex.join(words)
-        store = ["--store", self.place] if self.place and not self.place.startswith(_ADDRESSES) else []
-        return shlex.join(["trunkline", "inbox", "answer", task["taskId"], "<reply>", *store])
+            return command_line("send", REPLY, target={"-a": self.place, "--task-id": task["taskId"]})
+        store = "" if self.place.startswith(_ADDRESSES) else self.place
+        options = {"--store": store, "--tenant": self.tenant}
+        return command_line("inbox answer", task["taskId"], REPLY, options=options)
 
 
 def server_here() -> str | None:
@@ -158,7 +160,9 @@ def list_tasks(hub: HubTasks, invocation: Invocation) -> None:
             print_field("Task", "  ".join([task["taskId"], task["agent"], task["state"], task["updatedAt"]]))
         print_field("Tasks", str(len(page["items"])))
         if page["next"]:
-            print_field("Next", hub.command("task", "list", "--page-token", page["next"]))
+            flags = {name: str(invocation.flags.get(name, "")) for name in _FILTERS}
+            kept = {f"--{name.replace('_', '-')}": value for name, value in flags.items()}
+            print_next(hub.command("task list", options={**kept, "--page-token": page["next"]}))
 
 
 def cancel_task(hub: HubTasks, invocation: Invocation) -> None:
@@ -268,8 +272,8 @@ def _show(hub: HubTasks, task: dict[str, Any], wanted: str = "") -> None:
             print_block("Text", task["text"])
         print_given(Error=task.get("error", ""))
         if state in AT_WORK:
-            print_field("Next", hub.command("task", "watch", task["taskId"]))
+            print_next(hub.command("task watch", task["taskId"]))
         elif state.endswith("-required"):
-            print_field("Next", hub.answer_command(task))
+            print_next(hub.answer_command(task))
     if state in _SETTLED_WARNINGS and state != wanted:
         print_notice("Warning", f"the task ended: {state}")

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from trunkline.cli.next_command import command_line, print_next
 from trunkline.cli.parsing import Commands
 from trunkline.errors import Misuse
 
@@ -47,4 +48,5 @@ def begin(
         raise Misuse(f"{project} exists already; choose another name, or remove it") from None
     except OSError as error:
         raise Misuse(f"{project}: {error.strerror}") from None
-    print(f"\nNext: cd {name}\n      trunkline serve agent:agent")
+    print()
+    print_next(f"cd {name} && {command_line('serve', 'agent:agent')}")

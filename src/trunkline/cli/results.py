@@ -24,6 +24,7 @@ from trunkline.cli.console import (
     print_notice,
     show_progress,
 )
+from trunkline.cli.next_command import JSON_REPLY, REPLY, print_next
 from trunkline.cli.session import Session
 from trunkline.client.assembler import Update
 from trunkline.client.result import Result, text_of
@@ -164,10 +165,6 @@ def _show_metadata(metadata: Metadata | None) -> None:
 
 def _show_json(label: str, value: object) -> None:
     print_block(label, msgspec.json.format(msgspec.json.encode(value)).decode())
-
-
-REPLY = "<reply>"
-JSON_REPLY = "<json>"
 
 
 def show_result(session: Session, result: Result, *, wrapped: bool, wanted: TaskState | None = None) -> None:
@@ -319,8 +316,8 @@ def _show_next(session: Session, result: Result) -> None:
         command = session.command("send", reply, **ids)
         if question.schema is not None:
             command = session.command("send", **ids, data=JSON_REPLY)
-        print_field("Next", command)
+        print_next(command)
     elif result.task is not None and not result.ended:
-        print_field("Next", session.wait_command(result.task_id))
+        print_next(session.wait_command(result.task_id))
     elif result.context_id:
-        print_field("Next", session.command("send", REPLY, context_id=result.context_id))
+        print_next(session.command("send", REPLY, context_id=result.context_id))

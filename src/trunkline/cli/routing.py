@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 import time
 from functools import partial
 from typing import Annotated, Any
@@ -13,6 +12,7 @@ import typer
 from trunkline.cli.admin import TASKS_API, Operator
 from trunkline.cli.console import escape_controls, one_line
 from trunkline.cli.hub_tasks import AT_WORK, EVERY_S, AbsenceNotices
+from trunkline.cli.next_command import command_line, print_next
 from trunkline.cli.parsing import Commands, Several, StoreUrl, Tenant
 from trunkline.errors import Misuse
 from trunkline.fleet.routing.a2a_tool import perform_line
@@ -60,9 +60,8 @@ def dispatch(
     operator.print({"tasks": tasks}, *map(_row, tasks))
     at_work = [one["taskId"] for one in tasks if one["state"] in AT_WORK]
     if at_work and not operator.as_json:
-        given = {"--hub": operator.store, "--tenant": tenant}
-        options = [word for name, value in given.items() if value for word in (name, value)]
-        print(f"Next: {shlex.join(['trunkline', 'task', 'watch', at_work[0], *options])}")
+        options = {"--hub": operator.store or "", "--tenant": tenant}
+        print_next(command_line("task watch", at_work[0], options=options))
     raise typer.Exit(int(any([one["state"] in ("failed", "rejected") for one in tasks])))
 
 

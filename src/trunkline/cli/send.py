@@ -7,7 +7,7 @@ import mimetypes
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -116,7 +116,16 @@ def _file_part(value: str) -> Part:
 
 
 def _data_part(value: str) -> Part:
-    if value.startswith(_JSON):
+    return Part(data=read_data(value), media_type="application/json")
+
+
+def read_data(value: str) -> Any:
+    """Return the JSON value that `--data` names: JSON itself, a file, or `-` for standard input.
+
+    Raises:
+        Misuse: it is neither JSON nor a file that holds JSON.
+    """
+    if value.startswith(_JSON) or _is_scalar(value):
         where, raw = value, value.encode()
     elif value == "-":
         where, raw = "standard input", _bounded(sys.stdin.buffer, "--data -")
@@ -125,10 +134,18 @@ def _data_part(value: str) -> Part:
         where = value.removeprefix("@")
         raw = _read(Path(where), "--data")
     try:
-        data = msgspec.json.decode(raw)
+        return msgspec.json.decode(raw)
     except msgspec.DecodeError as error:
         raise Misuse(f"--data: {where} holds no JSON: {error}") from None
-    return Part(data=data, media_type="application/json")
+
+
+def _is_scalar(value: str) -> bool:
+    """Return whether a text is a number, a string, true, false or null in JSON."""
+    try:
+        msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return False
+    return True
 
 
 def _read(path: Path, flag: str) -> bytes:

@@ -7,7 +7,6 @@ with which credentials and headers, over which transports, in which version.
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property, partial
@@ -19,6 +18,7 @@ from msgspec import Struct
 
 from trunkline.cli.configuration import DEFAULT, ENVIRONMENT, FLAG, ClientConfiguration
 from trunkline.cli.console import print_notice
+from trunkline.cli.next_command import command_line
 from trunkline.cli.oauth import TokenFile, origin_of
 from trunkline.cli.options import OPTIONS
 from trunkline.cli.parsing import Invocation
@@ -133,15 +133,15 @@ class Session:
         return self.config.values["a2a-version"].source != DEFAULT
 
     @property
-    def _version_option(self) -> list[str]:
+    def _version_option(self) -> str:
         """The version for a command that continues: the one that was typed, or one that the agent offers."""
         if not self._insists_on_version:
-            return []
+            return ""
         offered = () if self.known_card is None else _versions(self.known_card)
         if offered and self._wanted_version not in offered:
-            return ["--a2a-version", offered[-1]]
+            return offered[-1]
         is_typed = self.config.values["a2a-version"].source == FLAG
-        return ["--a2a-version", self._wanted_version] if is_typed else []
+        return self._wanted_version if is_typed else ""
 
     async def _find_card(self) -> PeerCard:
         try:
@@ -184,20 +184,10 @@ class Session:
         return self.arguments[0]
 
     def command(self, name: str, *arguments: str, flags: Sequence[str] = (), **options: str) -> str:
-        """A command for this agent that can be copied; whatever an agent calls its task, it is no option."""
-        words = [
-            "trunkline",
-            *name.split(),
-            *_option("-a", "--agent-card", self.agent),
-            *self._version_option,
-        ]
-        for option, value in {name: value for name, value in options.items() if value}.items():
-            long = f"--{option.replace('_', '-')}"
-            words += _option(long, long, value)
-        hidden = any(one.startswith("-") for one in arguments)
-        text = shlex.join([*words, *flags, "--", *arguments] if hidden else [*words, *arguments, *flags])
-        # Ids are the agent's; what a terminal would act on is spelled out.
-        return "".join([one if one.isprintable() else ascii(one)[1:-1] for one in text])
+        """Return a command for this agent that can be copied."""
+        named = {"-a": self.agent, "--a2a-version": self._version_option}
+        given = {f"--{option.replace('_', '-')}": value for option, value in options.items()}
+        return command_line(name, *arguments, target={**named, **given}, flags=flags)
 
     def wait_command(self, task_id: str) -> str:
         """The command that waits for a task."""
@@ -274,11 +264,6 @@ class Session:
 def _versions(card: PeerCard) -> list[str]:
     """The versions that a card offers, the oldest first."""
     return sorted({protocol_version(each.version) for each in card.interfaces if each.version})
-
-
-def _option(short: str, long: str, value: str) -> list[str]:
-    """An option and its value, as one word where the value could be taken for an option."""
-    return [f"{long}={value}"] if value.startswith("-") else [short, value]
 
 
 class AgentTarget(Struct, frozen=True):

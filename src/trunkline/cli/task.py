@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET
 
 from trunkline.cli.console import print_field, print_json, print_notice
+from trunkline.cli.next_command import print_next
 from trunkline.cli.options import CALLING, ON_HUB
 from trunkline.cli.parsing import Commands
 from trunkline.cli.results import file_bytes, follow, show_ids, show_result, show_stream, show_task
@@ -38,6 +39,8 @@ _ID = "the task's id"
 # What a name may be made of on any system; the rest becomes an underscore.
 _UNSAFE = re.compile(r"[^A-Za-z0-9._ ()\-]+")
 _LONGEST = 120
+# What a list was asked for, as the command for its next page repeats it.
+_FILTERS = ("status", "context_id", "page_size", "history")
 _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 
 
@@ -90,7 +93,9 @@ async def list_(session: Session) -> None:
             show_task(task, verbose=config.flag("verbose"), history=history)
         print_field("Tasks", f"{len(page.tasks)} of {page.total_size}")
         if page.next_page_token:
-            print_field("Next", session.command("task list", page_token=page.next_page_token))
+            kept = {name: str(session.invocation.flags.get(name, "")) for name in _FILTERS}
+            flags = ["--artifacts"] if session.invocation.flags.get("artifacts") else []
+            print_next(session.command("task list", flags=flags, page_token=page.next_page_token, **kept))
 
 
 @commands.calling("cancel", *ON_HUB, *CALLING, "stream", arguments=ONE_TASK, about=_HUB_TASK, on_hub="cancel")

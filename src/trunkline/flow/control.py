@@ -177,15 +177,19 @@ def _missing(field: str) -> FlowRefused:
 
 def shown_run(found: RunResult) -> dict[str, Any]:
     """A run as callers are shown it."""
-    told = msgspec.to_builtins(found)
-    if found.parallel_span is not None:
-        told["parallel_span"] = {_SPAN[name]: value for name, value in found.parallel_span.items()}
-    return told
+    return _on_wire(found)
 
 
 def shown_status(found: RunStatus) -> dict[str, Any]:
     """The status of a run with the member names of the wire."""
-    return msgspec.to_builtins(found)
+    return _on_wire(found)
+
+
+def _on_wire(found: RunResult | RunStatus) -> dict[str, Any]:
+    members = msgspec.to_builtins(found)
+    if found.parallel_span is not None:
+        members["parallel_span"] = {_SPAN[name]: value for name, value in found.parallel_span.items()}
+    return members
 
 
 def shown_page(found: RunPage) -> dict[str, Any]:

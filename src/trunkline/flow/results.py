@@ -53,6 +53,7 @@ class RunStatus(Struct, frozen=True, omit_defaults=True, kw_only=True):
     current_node_id: str | None = None
     activity_id: str = ""
     last_error: str = ""
+    parallel_span: dict[str, str] | None = None
     signal_name: str = ""
     delegate_correlation_id: str = ""
     agent_id: str = ""
@@ -138,6 +139,7 @@ def run_status(view: RunView, about: Awaited | None) -> RunStatus:
         current_node_id=None if phase == COMPLETED else (about.node_id if about else "") or view.node,
         activity_id="" if about is None else about.activity_id,
         last_error=error,
+        parallel_span=None if about is None else about.parallel_span,
         signal_name="" if about is None else about.signal_name,
         delegate_correlation_id=(view.delegated or {}).get("delegateCorrelationId", ""),
         agent_id="" if pending is None else pending.agent_id,
