@@ -67,6 +67,14 @@ def test_each_end_has_its_class(end: ev.AnyEvent, kind: int) -> None:
     assert (found.task, found.correlation) == (("t1", "c-1") if kind == FAILED else ("", ""))
 
 
+def test_a_failure_keeps_the_first_200_characters_of_its_reason() -> None:
+    long = Message("m-1", parts=(Part(text="no disk " * 100),))
+    assert outcome(end=ev.Status(TaskState.FAILED, long)).reason == ("no disk " * 100)[:200]
+    assert outcome(end=ev.Status(TaskState.COMPLETED, long)).reason == ""
+    missed = ev.Chunk(Artifact("a", metadata={COST_URI: {"success": False}}))
+    assert outcome(missed, end=ev.Status(TaskState.COMPLETED)).reason == "completed and reported success: false"
+
+
 def test_what_goes_on_is_no_outcome() -> None:
     assert counted([ev.Status(TaskState.WORKING), ev.Delta("a", "x"), ev.Claimed("n2")]) == []
 

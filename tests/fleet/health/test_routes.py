@@ -36,7 +36,7 @@ def test_HB_23_what_ended_is_counted_at_once_under_the_agent_that_did_it() -> No
         assert {one["taskId"] for one in items if one["state"] == "failed"} == {
             one["taskId"] for one in desk["recentFailures"]
         }
-        assert desk["recentFailures"][0]["failureReason"] == "failed"
+        assert [one["failureReason"] for one in desk["recentFailures"]] == ["it broke", "it broke"]
         assert sum(desk["hourly"]) == 6 and len(desk["hourly"]) == 24
         assert (found["windowHours"], found["maxFailureRate1h"], found["totalCostUsd1d"]) == (24, 2 / 6, 0.25)
         assert (found["orphanedSkillCount"], found["alerts"], found["systemActors"]) == (0, [], [])
@@ -48,6 +48,16 @@ def test_HB_23_what_ended_is_counted_at_once_under_the_agent_that_did_it() -> No
         south = await at.get("stranger", "/api/fleet/health")
         assert south["agents"][0]["totalOutcomes"] == 1
         assert (await at.get("all", "/api/fleet/health?tenant=north"))["agents"] == [again]
+
+    office(work)
+
+
+def test_failure_reasons_are_shown_only_to_callers_who_may_read_the_task() -> None:
+    async def work(at: Office) -> None:
+        await at.send("alice", "fail")
+        for who, reason in (("alice", "it broke"), ("root", "it broke"), ("bob", "failed")):
+            (desk,) = (await at.get(who, "/api/fleet/health"))["agents"]
+            assert [one["failureReason"] for one in desk["recentFailures"]] == [reason], who
 
     office(work)
 

@@ -10,7 +10,7 @@ from typing import cast
 
 from msgspec import UNSET, Struct
 
-from trunkline.client.result import CONFIDENCE, COST, number, report_in
+from trunkline.client.result import CONFIDENCE, COST, number, report_in, text_of
 from trunkline.fleet.health.prices import cost_of, tokens_of
 from trunkline.log.events import (
     DISPATCH_KEY,
@@ -37,15 +37,16 @@ _CLASS = {
     TaskState.REJECTED: REJECTED,
 }
 _REPORTS = (COST, CONFIDENCE)
-# More than this nobody means: a longer one is cut.
-_NAME_LENGTH = 128
+# Longer names and reasons are cut.
+_NAME_LENGTH, _REASON_LENGTH = 128, 200
+_GOAL_MISSED = "completed and reported success: false"
 
 
 class TaskOutcome(Struct, frozen=True, array_like=True, gc=False):
-    """A task that ended or asked, by the agent that did the work; `ms` is from its first event to its end.
+    """A task that ended or asked, with the agent that did the work.
 
-    `caller` is the agent whose task asked for it, `principal` whose task it is. `task` and
-    `correlation` are there if it failed.
+    `ms` is the time from its first event to its end. `caller` is the agent that requested the task, and
+    `principal` owns it. `task`, `correlation` and `reason` are set only for a failed task.
     """
 
     tenant: str
@@ -62,6 +63,7 @@ class TaskOutcome(Struct, frozen=True, array_like=True, gc=False):
     task: str = ""
     correlation: str = ""
     principal: str = ""
+    reason: str = ""
 
 
 class OpenTask:
@@ -110,7 +112,7 @@ class OpenTask:
     def outcome(
         self, tenant: str, task_id: str, at: int, state: TaskState, said: Message | None
     ) -> TaskOutcome:
-        """What becomes of the task by a state that ends it or asks, with what was said."""
+        """Return the outcome of the task for a state that ends it or asks, with its message."""
         if state in INTERRUPTED:
             return TaskOutcome(tenant, self.agent, self.skill, at, ASKED)
         kind, into, out = _CLASS[state], 0, 0
@@ -124,6 +126,7 @@ class OpenTask:
             spent = cost_of(cost)
             sure = number(confidence.get("confidence"))
         failed = kind == FAILED
+        reason = text_of(said) if state is TaskState.FAILED else _GOAL_MISSED
         return TaskOutcome(
             tenant,
             self.agent,
@@ -139,6 +142,7 @@ class OpenTask:
             task_id if failed else "",
             (self.correlation or task_id) if failed else "",
             self.principal,
+            reason[:_REASON_LENGTH] if failed else "",
         )
 
     def _read(self, artifact: Artifact, append: bool) -> None:

@@ -36,13 +36,18 @@ Cell = tuple[str, str]
 
 
 class FailedRun(Struct, frozen=True, array_like=True, gc=False):
-    """A task that failed: when, whose it was, and the names by which it is found."""
+    """A failed task: its time, agent, skill, IDs, owner and reason.
+
+    Documents of earlier versions have no owner and no reason.
+    """
 
     at: int
     agent: str
     skill: str
     task: str
     correlation: str
+    principal: str = ""
+    reason: str = ""
 
 
 class Calls(Struct, array_like=True, gc=False):
@@ -85,7 +90,8 @@ def fold(period: Period, start: int, outcomes: Iterable[TaskOutcome]) -> None:
             number = _number(period, numbers, (one.agent, one.skill))
         rows.append(_row(number, start, one))
         if one.kind == FAILED:
-            period.failures.append(FailedRun(one.at, one.agent, one.skill, one.task, one.correlation))
+            names = one.agent, one.skill, one.task, one.correlation, one.principal, one.reason
+            period.failures.append(FailedRun(one.at, *names))
         if one.caller and one.kind != ASKED:
             _call(calls, one)
         if one.cost or one.tokens_in or one.tokens_out:

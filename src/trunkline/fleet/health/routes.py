@@ -87,7 +87,10 @@ class HealthApi:
         """How the agents did."""
         health, records = self._health, await self._health.fresh()
         registered, limits = health.registered(call.tenant), health.limits(call.tenant)
-        found = snapshot(records, call.tenant, registered, limits, agent=asked.agent, skill=asked.skill)
+        reader = None if call.sees_all else call.principal.name
+        found = snapshot(
+            records, call.tenant, registered, limits, agent=asked.agent, skill=asked.skill, reader=reader
+        )
         return found.cut(asked.limit, asked.after)
 
     @api_route("GET /series", AuthScope.READ)

@@ -139,8 +139,13 @@ def snapshot(
     *,
     agent: str = "",
     skill: str = "",
+    reader: str | None = None,
 ) -> FleetSnapshot:
-    """The health of a fleet, or of one agent or skill of it; alerts are of the whole in any case."""
+    """Return the health of a fleet, or of one of its agents or skills.
+
+    Alerts always cover the whole fleet. `reader` is the principal whose tasks show why they failed; None
+    shows the reason of every failed task.
+    """
     window, recent = records.window(tenant), records.last_hour(tenant)
     figures, orphaned = watched(records, tenant, registered)
     hourly = records.hourly(tenant, skill)
@@ -154,7 +159,7 @@ def snapshot(
                 of,
                 _narrowed(window.get(of), skill),
                 _narrowed(recent.get(of), skill),
-                failures.get(of, []),
+                [_failure(one, reader) for one in failures.get(of, [])],
                 hourly.get(of, [0] * 24),
             )
             for of in sorted(registered)
@@ -268,27 +273,30 @@ def _agent(
     agent: str,
     skills: Mapping[str, Summary],
     recent: Mapping[str, Summary],
-    failures: list[FailedRun],
+    failures: list[FailureItem],
     hourly: list[int],
 ) -> AgentFigures:
     return AgentFigures(
         agent=agent,
         **_figures(merged(skills), merged(recent)),
-        recent_failures=[
-            FailureItem(
-                timestamp=timestamp(one.at),
-                skill=one.skill,
-                task_id=one.task,
-                correlation_id=one.correlation,
-                failure_reason=CLASSES[FAILED],
-            )
-            for one in failures
-        ],
+        recent_failures=failures,
         hourly=hourly,
         skills=[
             SkillFigures(skill=named, **_figures(skills[named], recent.get(named) or Summary()))
             for named in sorted(skills)
         ],
+    )
+
+
+def _failure(one: FailedRun, reader: str | None) -> FailureItem:
+    # A reason is text of the task, which only its owner and admins may read.
+    reason = one.reason if reader in (None, one.principal) else ""
+    return FailureItem(
+        timestamp=timestamp(one.at),
+        skill=one.skill,
+        task_id=one.task,
+        correlation_id=one.correlation,
+        failure_reason=reason or CLASSES[FAILED],
     )
 
 
