@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from trunkline.client.result import File, Result
+from trunkline.client.result import File, Result, report_in
 from trunkline.wire.answers import read_notice
-from trunkline.wire.types import Message, Task, TaskState
+from trunkline.wire.types import Artifact, Message, Part, Task, TaskState
 
 COST = "application/vnd.protolabs.cost-v1+json"
 
@@ -120,6 +120,17 @@ def test_cost_and_confidence_are_read_from_parts_and_from_metadata(form: str) ->
     found = result_of(told)
     assert found.usage == {"input_tokens": 3, "output_tokens": 4}
     assert (found.cost_usd, found.confidence, found.confidence_explanation) == (0.5, 1.0, "seen twice")
+
+
+@pytest.mark.parametrize("version", ["-v1", ""])
+def test_a_report_is_found_by_its_media_type_with_or_without_version(version: str) -> None:
+    kind = f"application/vnd.protolabs.worldstate-delta{version}+json"
+    for part in (
+        Part(data={"deltas": []}, media_type=kind),
+        Part(data={"deltas": []}, metadata={"mimeType": kind}),
+    ):
+        assert report_in(Artifact("a", parts=(part,)), "worldstate-delta-v1") == {"deltas": []}
+        assert report_in(Artifact("a", parts=(part,)), "delta-v1") is None
 
 
 def test_who_reports_nothing_has_no_cost() -> None:

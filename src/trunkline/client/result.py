@@ -147,9 +147,11 @@ def is_file_part(part: Part) -> bool:
 
 
 def report_in(holder: Message | Artifact | Task, name: str) -> Metadata | None:
-    """The body of a report that this itself holds: in one of its parts, or in its metadata."""
+    """Return the body of a report in the parts of a holder or in its metadata; None if it has none."""
+    # 0.3 has a media type without a version: `worldstate-delta` for `worldstate-delta-v1`.
+    names = (name, name.removesuffix("-v1"))
     for part in () if isinstance(holder, Task) else holder.parts:
-        if name in report_type(part) and isinstance(part.data, dict):
+        if report_type(part).partition(_FAMILY)[2].partition("+")[0] in names and isinstance(part.data, dict):
             return cast("Metadata", part.data)
     for key, value in (holder.metadata or {}).items():
         if key.endswith(name) and isinstance(value, dict):

@@ -72,7 +72,9 @@ def test_a_failure_keeps_the_first_200_characters_of_its_reason() -> None:
     assert outcome(end=ev.Status(TaskState.FAILED, long)).reason == ("no disk " * 100)[:200]
     assert outcome(end=ev.Status(TaskState.COMPLETED, long)).reason == ""
     missed = ev.Chunk(Artifact("a", metadata={COST_URI: {"success": False}}))
-    assert outcome(missed, end=ev.Status(TaskState.COMPLETED)).reason == "completed and reported success: false"
+    assert (
+        outcome(missed, end=ev.Status(TaskState.COMPLETED)).reason == "completed and reported success: false"
+    )
 
 
 def test_what_goes_on_is_no_outcome() -> None:

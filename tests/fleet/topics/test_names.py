@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from tests.fleet.health.given import COST_URI, NOW, submitted
-from trunkline.fleet.topics.names import NAMED, NamedTask, named_task, topics_of
+from trunkline.fleet.topics.names import NAMED, NamedTask, TextPiece, named_task, pieces_of, topics_of
 from trunkline.log import events as ev
+from trunkline.wire.reports import UNTOLD
 from trunkline.wire.types import Artifact, Message, Part, TaskState
 
 SECRET = "hush-hush"
@@ -34,7 +35,7 @@ def task(**members: Any) -> NamedTask:
 
 
 def told(event: ev.AnyEvent, answer: str = "", **members: Any) -> list[tuple[str, dict[str, Any]]]:
-    return [*topics_of(task(**members), event, answer)]
+    return [*topics_of(task(**members), NOW + 1500, event, answer)]
 
 
 CEREMONY = {"trigger": "ceremony:stand.up"}
@@ -76,7 +77,7 @@ def test_an_event_has_these_topics(event: ev.AnyEvent, members: dict[str, Any], 
     found = told(event, **members)
     assert [name for name, _ in found] == names
     # A reader looks a task up for these kinds alone.
-    assert isinstance(event, NAMED) or not found
+    assert isinstance(event, NAMED) or not (found or pieces_of(event))
     for _, payload in found:
         assert payload["taskId"] == "t-1"
 
@@ -112,6 +113,48 @@ def test_reports_are_told_wherever_they_stand() -> None:
     assert ended[:3] == found and len(ended) == 5
 
 
+def test_deltas_are_read_from_the_media_type_of_the_field() -> None:
+    rows = {"deltas": [{"domain": "board", "path": "open", "op": "inc", "value": -1}]}
+    kind = {"mimeType": "application/vnd.protolabs.worldstate-delta+json"}
+    ((name, payload),) = told(ev.Chunk(Artifact("a", parts=(Part(data=rows, metadata=kind),))))
+    assert (name, payload["deltas"]) == ("world.state.delta", rows["deltas"])
+
+
+@pytest.mark.parametrize(
+    ("event", "pieces"),
+    [
+        (ev.Delta("a", "some text"), [TextPiece("a", "some text", True)]),
+        (
+            ev.Chunk(Artifact("a", parts=(Part(text="one "), Part(text="two")))),
+            [TextPiece("a", "one two", False)],
+        ),
+        (ev.Chunk(Artifact("a", parts=(Part(data={"x": 1}),))), []),
+        (
+            ev.Compacted(9, (Artifact("a", parts=(Part(text="x"),)), Artifact("b"))),
+            [TextPiece("a", "x", False)],
+        ),
+        (ev.Status(WORKING, said("half")), []),
+        (ev.Stepped(0, "step", SECRET), []),
+    ],
+)
+def test_pieces_are_the_text_of_artifacts(event: ev.AnyEvent, pieces: list[TextPiece]) -> None:
+    assert pieces_of(event) == pieces
+
+
+def test_an_outcome_has_its_actor_duration_usage_and_text() -> None:
+    spent = {"usage": {"input_tokens": 3, "output_tokens": 4, "secret": SECRET}}
+    known = task(began=NOW, trigger="ceremony:x")
+    # A report that the caller did not request is in the log as a step.
+    for event in (ev.Stepped(0, UNTOLD, {COST_URI: spent}), ev.Status(TaskState.COMPLETED)):
+        found = dict(topics_of(known, NOW + 1500, event, "the answer"))
+    assert found[OUTCOME] == {
+        "taskId": "t-1", "agent": "desk", "skill": "work", "state": "completed", "success": True,
+        "systemActor": "desk", "trigger": "ceremony:x", "durationMs": 1500,
+        "usage": {"input_tokens": 3, "output_tokens": 4}, "textPreview": "the answer",
+    }  # fmt: skip
+    assert "usage" not in dict(told(ev.Status(TaskState.FAILED)))[OUTCOME]
+
+
 def test_what_is_said_to_a_login_is_not_told() -> None:
     ((_, payload),) = told(ev.FollowUp(said(SECRET), "bob"), asks=TaskState.AUTH_REQUIRED)
     assert payload == {"taskId": "t-1", "agent": "desk", "skill": "work", "answeredBy": "bob"}
@@ -128,7 +171,7 @@ def test_HB_34_nothing_but_named_members_is_told() -> None:
         push=TARGET,
         trace=SECRET,
     )
-    known = named_task("t-1", first, "desk")
+    known = named_task("t-1", NOW, first, "desk")
     assert (known.agent, known.correlation_id) == ("desk", "c.9")
     events = [
         first,
@@ -138,7 +181,7 @@ def test_HB_34_nothing_but_named_members_is_told() -> None:
         ev.Status(WORKING, message, {"token": SECRET}),
         ev.Replied(message),
     ]
-    found = [one for event in events for one in topics_of(known, event)]
+    found = [one for event in events for one in topics_of(known, NOW, event)]
     assert [name for name, _ in found] == [
         "agent.skill.request",
         "dispatch.dropped.cooldown",
@@ -152,7 +195,7 @@ def test_HB_34_nothing_but_named_members_is_told() -> None:
     assert all([len(payload.get("textPreview", "")) <= 500 for _, payload in found])
     assert {name for _, payload in found for name in payload} == {
         "taskId", "agent", "skill", "contextId", "textPreview", "reason", "targets", "state", "question",
-        "deadline", "answeredBy", "success",
+        "deadline", "answeredBy", "success", "systemActor", "durationMs",
     }  # fmt: skip
 
 
@@ -163,6 +206,6 @@ def test_the_end_shows_what_the_task_gave() -> None:
         "completed",
         True,
     )
-    assert "textPreview" not in outcome
+    assert outcome["textPreview"] == "the answer"
     (_, failed), _ = told(ev.Status(TaskState.FAILED, said("it broke")), "half of it")
     assert (failed["textPreview"], failed["success"]) == ("it broke", False)

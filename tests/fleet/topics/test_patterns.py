@@ -38,6 +38,15 @@ TABLE = [
     ("#.#", "a", False),
     ("a*", "ab", False),
     ("a#", "a", False),
+    # A dot inside a segment is sent escaped; a pattern may spell it either way.
+    ("ceremony.quinn%2Edaily-digest.execute", "ceremony.quinn%2Edaily-digest.execute", True),
+    ("ceremony.quinn.daily-digest.execute", "ceremony.quinn%2Edaily-digest.execute", True),
+    ("ceremony.quinn.*.execute", "ceremony.quinn%2Edaily-digest.execute", True),
+    ("ceremony.*.execute", "ceremony.quinn%2Edaily-digest.execute", True),
+    ("ceremony.quinn.#", "ceremony.quinn%2Edaily-digest.execute", True),
+    ("ceremony.café.execute", "ceremony.caf%C3%A9.execute", True),
+    ("ceremony.quinn.hourly.execute", "ceremony.quinn%2Edaily-digest.execute", False),
+    ("a.*.*", "a.b", False),
 ]
 
 

@@ -81,9 +81,12 @@ def test_HB_34_a_subscriber_hears_its_tenant_and_no_secret_and_resumes() -> None
         heard.left.set()
         await running
         frames = [json.loads(one.data) for one in heard.events]
-        assert [one["topic"] for one in frames] == ["agent.skill.request", f"agent.skill.response.{task_id}"]
-        assert frames[0]["payload"]["textPreview"] == "one"
-        assert frames[1]["payload"]["textPreview"] == "did one"
+        assert [one["topic"] for one in frames] == [
+            "agent.skill.request",
+            f"agent.skill.progress.{task_id}",
+            f"agent.skill.response.{task_id}",
+        ]
+        assert [one["payload"]["textPreview"] for one in frames] == ["one", "did one", "did one"]
         # What came meanwhile is told to whoever comes back.
         other = await at.send("alice", "report")
         again, running = subscribe(at, "root", "", **{"last-event-id": heard.events[0].id})
@@ -91,7 +94,11 @@ def test_HB_34_a_subscriber_hears_its_tenant_and_no_secret_and_resumes() -> None
         again.left.set()
         await running
         found = [json.loads(one.data)["topic"] for one in again.events]
-        assert found[:2] == [f"agent.skill.response.{task_id}", "autonomous.outcome.desk.work"]
+        assert found[:3] == [
+            f"agent.skill.progress.{task_id}",
+            f"agent.skill.response.{task_id}",
+            "autonomous.outcome.desk.work",
+        ]
         assert {"autonomous.cost.desk.work", "autonomous.confidence.desk.work"} <= set(found)
         assert SECRET not in (heard.body + again.body).decode()
         foreign.left.set()
@@ -177,12 +184,17 @@ def test_the_history_of_a_correlation_id() -> None:
             await runner.tasks.rest(feed, 30.0)
         task = await at.send("alice", "two")
         found = await at.get("root", "/api/bus/history?correlationId=c-1")
-        names = ["agent.skill.request", "agent.skill.response.c-1", "autonomous.outcome.desk.work"]
+        names = [
+            "agent.skill.request",
+            "agent.skill.progress.c-1",
+            "agent.skill.response.c-1",
+            "autonomous.outcome.desk.work",
+        ]
         assert [one["topic"] for one in found["items"]] == names * 2
         assert {one["correlationId"] for one in found["items"]} == {"c-1"}
         assert found["complete"] is True
         own = await at.get("root", f"/api/bus/history?correlationId={task['id']}")
-        assert [one["payload"]["taskId"] for one in own["items"]] == [task["id"]] * 3
+        assert [one["payload"]["taskId"] for one in own["items"]] == [task["id"]] * 4
         some = await at.get("root", "/api/bus/history?correlationId=c-1&limit=4")
         assert some == {"items": found["items"][:4], "complete": False}
         for who, query in (("stranger", "c-1"), ("stranger", task["id"]), ("root", "nobodys")):

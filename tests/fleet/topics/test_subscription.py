@@ -18,7 +18,7 @@ from trunkline.log import events as ev
 from trunkline.log.fold import State
 from trunkline.store.base import Store
 from trunkline.wire.sse import SseEvent, SseParser
-from trunkline.wire.types import Message, Part, TaskState
+from trunkline.wire.types import Artifact, Message, Part, TaskState
 
 ASKS = ev.Status(TaskState.INPUT_REQUIRED, Message("q", parts=(Part(text="Which?"),)))
 DONE = ev.Status(TaskState.COMPLETED)
@@ -127,6 +127,40 @@ def test_it_goes_on_behind_what_was_told_wherever_it_was_cut(replicas: Replicas)
         late = Listener(store, after=after)
         await late.run(1)
         assert late.topics == ["hitl.response.t1"]
+
+    replicas.run(work)
+
+
+def test_pieces_of_an_answer_are_joined_into_one_frame_and_none_is_lost(replicas: Replicas) -> None:
+    async def work(store: Store) -> None:
+        one, other = State("t1"), State("t2")
+        for state in (one, other):
+            await append(store, state, submitted(), at=AT)
+        for number in range(5):
+            await append(store, one, ev.Delta("a", f"{number} "), at=AT + 1000 * number)
+            await append(store, other, ev.Delta("b", f"{number}!"), at=AT)
+        await append(store, one, DONE, at=AT)
+        whole = Artifact("b", parts=(Part(text="all"),))
+        for event in (ev.Delta("b", "lost"), ev.Chunk(whole), ev.Delta("b", " of it")):
+            await append(store, other, event, at=AT)
+        listener = Listener(store, "agent.skill.#")
+        await listener.run(6)
+        frames = [msgspec.json.decode(one.data) for one in listener.events]
+        members = ("artifactId", "append", "textPreview")
+        assert [(one["topic"], *map(one["payload"].get, members)) for one in frames[2:]] == [
+            ("agent.skill.progress.t1", "a", True, "0 1 2 3 4 "),
+            ("agent.skill.progress.t2", "b", True, "0!1!2!3!4!"),
+            ("agent.skill.response.t1", None, None, "answer of t1"),
+            # An artifact that is sent as a whole stands for the pieces before it.
+            ("agent.skill.progress.t2", "b", False, "all of it"),
+        ]
+        # A subscriber that resumes from the position of a frame gets every piece behind that frame.
+        await append(store, other, ev.Delta("b", " and more"), at=AT)
+        late = Listener(store, "agent.skill.progress.#", after=listener.last_id)
+        await late.run(1)
+        assert [msgspec.json.decode(one.data)["payload"]["textPreview"] for one in late.events] == [
+            " and more"
+        ]
 
     replicas.run(work)
 

@@ -1,7 +1,7 @@
-"""An event of a task → the topics that it is told under, each with its payload. Pure.
+"""Maps an event of a task to the topics that it is sent under, each with its payload. Pure.
 
-A payload is made of named members only: ids, states, numbers, and the beginnings of texts. Whatever else an
-event holds (targets of notifications, headers, metadata, what steps gave) is in no topic.
+A payload has named members only: ids, states, numbers, and the first characters of texts. Everything else
+in an event (targets of notifications, headers, metadata, results of steps) is in no topic.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from trunkline.client.result import CONFIDENCE, COST, number, report_in, text_of
+from trunkline.client.result import CONFIDENCE, COST, artifact_text, number, report_in, text_of
 from trunkline.fleet.health.prices import cost_of, tokens_of
 from trunkline.log import events as ev
+from trunkline.wire.reports import UNTOLD
 from trunkline.wire.spellings import plain_state, timestamp
 from trunkline.wire.types import INTERRUPTED, TERMINAL, Artifact, Message, Metadata, TaskState
 
@@ -24,16 +25,21 @@ PREVIEW = 500
 # Longer names are cut, and so are longer lists.
 NAME_SIZE, _ROWS = 128, 20
 _CEREMONY = "ceremony:"
-# The kinds that have a topic, perhaps: what belongs to a task needs looking up for no other.
+# The kinds of event that may have a topic. A task is looked up for these only.
 NAMED = (
-    ev.Submitted, ev.Routed, ev.FollowUp, ev.Status, ev.Chunk, ev.Replied, ev.QuestionClosed, ev.Compacted
+    ev.Submitted, ev.Routed, ev.FollowUp, ev.Status, ev.Delta, ev.Chunk, ev.Replied, ev.QuestionClosed,
+    ev.Compacted, ev.Stepped,
 )  # fmt: skip
 Payload = dict[str, Any]
 Topics = Iterator[tuple[str, Payload]]
 
 
 class NamedTask(Struct):
-    """What the topics of a task need to know of it; `asks` is its state while it asks something."""
+    """The facts of a task that its topics show.
+
+    `asks` is the state of the task while it asks something. `began` is the time of its first event, and
+    `usage` the tokens in and out that it has reported.
+    """
 
     task_id: str
     context_id: str
@@ -43,10 +49,12 @@ class NamedTask(Struct):
     trigger: str = ""
     parent: str = ""
     asks: TaskState | None = None
+    began: int = 0
+    usage: tuple[int, int] = (0, 0)
 
 
-def named_task(task_id: str, event: ev.Submitted, origin: str) -> NamedTask:
-    """A task by its first event; one that names no agent is that of the agent at the origin."""
+def named_task(task_id: str, at: int, event: ev.Submitted, origin: str) -> NamedTask:
+    """Return a task by its first event; one that names no agent belongs to the agent at the origin."""
     told = (event.metadata or {}).get(ev.DISPATCH_KEY)
     given = cast("Metadata", told) if isinstance(told, dict) else {}
     return NamedTask(
@@ -57,16 +65,53 @@ def named_task(task_id: str, event: ev.Submitted, origin: str) -> NamedTask:
         _text(given.get("correlationId"), NAME_SIZE) or task_id,
         _text(given.get("trigger"), NAME_SIZE),
         event.parent,
+        began=at,
     )
 
 
 def ends(event: ev.AnyEvent) -> bool:
-    """Whether a task has come to its end with an event."""
+    """Return whether an event ends its task."""
     return isinstance(event, ev.Replied) or (isinstance(event, ev.Status) and event.state in TERMINAL)
 
 
-def topics_of(task: NamedTask, event: ev.AnyEvent, answer: str = "") -> Topics:
-    """The topics of the next event of a task, in a fixed order; `answer` is what it gave, if this ends it."""
+class TextPiece(Struct, frozen=True):
+    """Text of an artifact: added to the text before it with `append`, else in the place of that text."""
+
+    artifact_id: str
+    text: str
+    append: bool
+
+
+def pieces_of(event: ev.AnyEvent) -> list[TextPiece]:
+    """Return the text that an event adds to artifacts."""
+    match event:
+        case ev.Delta(artifact_id=artifact_id, text=text, append=append):
+            found = [TextPiece(artifact_id, text, append)]
+        case ev.Chunk(artifact=artifact, append=append):
+            found = [TextPiece(artifact.artifact_id, artifact_text(artifact), append)]
+        case ev.Compacted(artifacts=artifacts):
+            found = [TextPiece(one.artifact_id, artifact_text(one), append=False) for one in artifacts]
+        case _:
+            found = []
+    return [piece for piece in found if piece.text]
+
+
+def progress_topic(task: NamedTask) -> str:
+    """Return the topic of the text that a task writes while it works."""
+    return _scoped(task, "agent.skill.progress")
+
+
+def progress_of(task: NamedTask, piece: TextPiece) -> Payload:
+    """Return the payload for text of an artifact."""
+    return _about(task, piece.text, artifactId=piece.artifact_id[:NAME_SIZE], append=piece.append)
+
+
+def topics_of(task: NamedTask, at: int, event: ev.AnyEvent, answer: str = "") -> Topics:
+    """Yield the topics of the next event of a task, in a fixed order.
+
+    `at` is the time of the event. `answer` is the text of the task, if the event ends it. The text of
+    artifacts is not among the topics: `pieces_of` yields it, so that readers can join it.
+    """
     match event:
         case ev.Submitted(message=message):
             yield from _request(task, message)
@@ -85,13 +130,17 @@ def topics_of(task: NamedTask, event: ev.AnyEvent, answer: str = "") -> Topics:
             yield from _reports(task, (artifact,))
         case ev.Compacted(artifacts=artifacts):
             yield from _reports(task, artifacts)
+        case ev.Stepped(name=name, result=result):
+            # An author may give a step of its own this name.
+            if name == UNTOLD and isinstance(result, dict):
+                yield from _reports(task, (Artifact(UNTOLD, metadata=cast("Metadata", result)),))
         case ev.Replied(message=message):
             task.asks = None
             yield from _reports(task, (message,))
-            yield from _ended(task, TaskState.COMPLETED, text_of(message) or answer)
+            yield from _ended(task, at, TaskState.COMPLETED, text_of(message) or answer)
         case ev.Status():
             task.asks = event.state if event.state in INTERRUPTED else None
-            yield from _status(task, event, answer)
+            yield from _status(task, at, event, answer)
         case _:
             pass
 
@@ -117,26 +166,30 @@ def _dropped(task: NamedTask, event: ev.Routed) -> Payload:
     }
 
 
-def _status(task: NamedTask, event: ev.Status, answer: str) -> Topics:
+def _status(task: NamedTask, at: int, event: ev.Status, answer: str) -> Topics:
     said = event.message
     text = text_of(said)
     if said is not None:
         yield from _reports(task, (said,))
     if event.state in TERMINAL:
-        yield from _ended(task, event.state, text or answer)
+        yield from _ended(task, at, event.state, text or answer)
     elif event.state in INTERRUPTED:
         known: Payload = {"state": plain_state(event.state)}
         known |= {"question": said.message_id[:NAME_SIZE]} if said is not None else {}
         known |= {"deadline": timestamp(event.deadline)} if event.deadline else {}
         yield _scoped(task, "hitl.request"), _about(task, text, **known)
     elif text:
-        yield _scoped(task, "agent.skill.progress"), _about(task, text, state=plain_state(event.state))
+        yield progress_topic(task), _about(task, text, state=plain_state(event.state))
 
 
-def _ended(task: NamedTask, state: TaskState, text: str) -> Topics:
+def _ended(task: NamedTask, at: int, state: TaskState, text: str) -> Topics:
     outcome: Payload = {"state": plain_state(state), "success": state is TaskState.COMPLETED}
     yield _scoped(task, "agent.skill.response"), _about(task, text, **outcome)
-    yield _by_agent(task, "outcome"), _about(task, **outcome)
+    spent: Payload = {"systemActor": task.agent, "durationMs": max(at - task.began, 0)}
+    spent |= {"trigger": task.trigger} if task.trigger else {}
+    if any(task.usage):
+        spent["usage"] = dict(zip(("input_tokens", "output_tokens"), task.usage, strict=True))
+    yield _by_agent(task, "outcome"), _about(task, text, **outcome, **spent)
     if ceremony := _ceremony(task):
         yield f"ceremony.{ceremony}.completed", _about(task, text, **outcome)
 
@@ -144,7 +197,7 @@ def _ended(task: NamedTask, state: TaskState, text: str) -> Topics:
 def _reports(task: NamedTask, holders: Iterable[Message | Artifact]) -> Topics:
     for holder in holders:
         if (cost := report_in(holder, COST)) is not None:
-            into, out = tokens_of(cost)
+            task.usage = into, out = tokens_of(cost)
             yield (
                 _by_agent(task, "cost"),
                 _about(task, costUsd=cost_of(cost), inputTokens=into, outputTokens=out),

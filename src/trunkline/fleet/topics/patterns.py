@@ -1,12 +1,13 @@
 """Patterns over the names of topics. Pure.
 
-Names are segments with dots between them. `*` stands for exactly one segment, `#` at the end for any number
-of them, also for none.
+Names are segments with dots between them. `*` matches exactly one segment, and `#` at the end matches any
+number of segments, also none. A dot inside a segment is sent escaped, and a pattern may spell it either way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from urllib.parse import unquote
 
 from trunkline.errors import InvalidParams
 
@@ -16,10 +17,10 @@ _SEGMENTS = 16
 
 
 def read_pattern(text: str, field: str = "topic") -> tuple[str, ...]:
-    """The segments of a pattern.
+    """Return the segments of a pattern.
 
     Raises:
-        InvalidParams: it could never match, or is too long.
+        InvalidParams: the pattern can never match, or it is too long.
     """
     segments = text.split(".")
     if len(text) > _LENGTH or len(segments) > _SEGMENTS:
@@ -36,11 +37,17 @@ def read_pattern(text: str, field: str = "topic") -> tuple[str, ...]:
 
 
 def matches(pattern: Sequence[str], topic: str) -> bool:
-    """Whether a pattern stands for a topic; one with `#` before its end stands for none."""
-    *before, last = pattern
-    if REST in before:
+    """Return whether a pattern matches a topic as it is sent, or the topic without its escapes.
+
+    A pattern with `#` before its end matches no topic.
+    """
+    if REST in pattern[:-1]:
         return False
-    segments = topic.split(".")
+    return _fits(pattern, topic.split(".")) or ("%" in topic and _fits(pattern, unquote(topic).split(".")))
+
+
+def _fits(pattern: Sequence[str], segments: Sequence[str]) -> bool:
+    *before, last = pattern
     if last != REST:
         before = pattern
         if len(segments) != len(before):

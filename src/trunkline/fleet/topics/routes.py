@@ -125,7 +125,8 @@ class TopicApi:
                             return TopicHistory(items[: asked.limit], False)
                     if count > EVENTS:
                         return TopicHistory(items, False)
-        return TopicHistory(items, is_all)
+                items += reader.flush()
+        return TopicHistory(items[: asked.limit], is_all and len(items) <= asked.limit)
 
     async def _belonging(self, tenant: str, correlation_id: str) -> tuple[list[str], bool]:
         """The tasks of a correlation id, oldest first, and whether all tasks were looked at for them."""
@@ -151,7 +152,7 @@ class TopicApi:
                 raise
             return ""
         event = first[0].event if first else None
-        return named_task(task_id, event, "").correlation_id if isinstance(event, Submitted) else ""
+        return named_task(task_id, 0, event, "").correlation_id if isinstance(event, Submitted) else ""
 
     async def _place(self, text: str, field: str, tenant: str) -> FeedPlace:
         end = await self._log.end()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 
 from trunkline.fleet.event_stream import until_left
 from trunkline.fleet.topics.frame_writers import FrameWriter
@@ -86,22 +86,26 @@ class TopicSubscription:
             await asyncio.sleep(_PAUSE_S)
 
     async def _read(self, writer: FrameWriter) -> bool:
-        """Tell the next page; whether there was one."""
+        """Send the frames of the next page of the log; return whether there was a page."""
         begin = self._place.cursor
         page, cursor = await self._log.tail(begin, self._page)
         self._page = PAGE
         if not page:
             return False
+        place = self._place
         for one in self._place.rest(self._tenant, page):
             if one.tenant == self._tenant:
-                frames = await self._reader.frames(one.task_id, one.recorded)
-                if frames:
-                    place = FeedPlace(begin, one.task_id, one.recorded.seq)
-                    await self._write(writer.tell(frames, place))
-                    self._place = place
+                place = FeedPlace(begin, one.task_id, one.recorded.seq)
+                await self._send(writer, await self._reader.frames(one.task_id, one.recorded), place)
+        await self._send(writer, self._reader.flush(), place)
         # With the last event that was told, as a text of this cursor may stand for a place before it.
         self._place = FeedPlace(cursor, self._place.task_id, self._place.seq)
         return True
+
+    async def _send(self, writer: FrameWriter, frames: Sequence[TopicFrame], place: FeedPlace) -> None:
+        if frames:
+            await self._write(writer.tell(frames, place))
+            self._place = place
 
     async def _write(self, written: Awaitable[None]) -> None:
         async with asyncio.timeout(self._slow_s):
