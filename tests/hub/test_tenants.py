@@ -134,7 +134,8 @@ def test_kinds_that_a_tenant_may_not_have_are_reached_by_no_workflow(
             found: dict[str, tuple[int, Any]] = {}
             for name, kinds in {"free": None, "plain": ["flow"], "none": ["peer"]}.items():
                 caller = await boss.tenant(name)
-                await boss(f"PATCH /admin/tenants/{name}", {"settings": {"kinds": kinds}})
+                settings = {"kinds": kinds, "tools": ["model:small"]}
+                await boss(f"PATCH /admin/tenants/{name}", {"settings": settings})
                 order = {"definition": workflow(think), "input": {}}
                 found[name] = await caller("POST /v1/executions", order)
             assert found["free"][1]["final_state"] == {"text": "done"}, found

@@ -78,6 +78,10 @@ class TenantFlags(TypedDict, total=False):
     egress_hosts: Annotated[Several, typer.Option("--egress-host", help="Its agents may be there.")]
     egress_networks: Annotated[Several, typer.Option("--egress-network", help="And there.")]
     retention: Annotated[str | None, typer.Option(help="How long its ended tasks are kept.")]
+    tools: Annotated[
+        Several,
+        typer.Option("--tool", help="Tool that its workflows and models may use, such as mcp:files/*."),
+    ]
 
 
 @commands.local("set")

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from trunkline.errors import Conflict, FlowInvalid, FlowRefused
 from trunkline.flow.definition.document import WORKFLOW_ID_KIND, WORKFLOW_KIND, Definition
@@ -32,6 +33,8 @@ TENANT_LIMIT = 1000
 CACHED = 256
 # From this many bytes on, reading a definition takes more than some milliseconds.
 _LARGE = 32 << 10
+# Follows the hash in the document of a workflow ID that an operator registered for another tenant.
+_BY_OPERATOR = " operator"
 K = TypeVar("K")
 V = TypeVar("V")
 Given = TypeVar("Given")
@@ -43,6 +46,8 @@ class Loaded(Struct, frozen=True, weakref=True):
 
     definition: Definition
     check: StateCheck
+    # Whether it is a file of the operator, or was registered by an operator for another tenant.
+    by_operator: bool = False
 
     def wrong(self, state: dict[str, Any]) -> str | None:
         """What is wrong with a state, in words; None where it fits."""
@@ -172,7 +177,8 @@ class Definitions:
             raise FlowRefused("VALIDATION_ERROR", f"a tenant registers at most {TENANT_LIMIT} workflows")
         await self.keep(tenant, loaded)
         try:
-            await self._docs.put(tenant, WORKFLOW_ID_KIND, workflow_id, loaded.definition.hash.encode(), 0)
+            body = f"{loaded.definition.hash}{_BY_OPERATOR if loaded.by_operator else ''}".encode()
+            await self._docs.put(tenant, WORKFLOW_ID_KIND, workflow_id, body, 0)
         except Conflict:
             raise FlowRefused(
                 "DUPLICATE_WORKFLOW_ID", f"there is a workflow {workflow_id!r}; give this one another name"
@@ -187,7 +193,9 @@ class Definitions:
         doc = await self._docs.get(tenant, WORKFLOW_ID_KIND, workflow_id)
         if doc is None:
             raise FlowRefused("WORKFLOW_NOT_FOUND", f"there is no workflow {workflow_id!r}")
-        return await self.get(tenant, doc.body.decode())
+        text = doc.body.decode()
+        found = await self.get(tenant, text.removesuffix(_BY_OPERATOR))
+        return replace(found, by_operator=text.endswith(_BY_OPERATOR))
 
 
 async def beside(size: int, work: Callable[[Given], Made], given: Given) -> Made:

@@ -9,7 +9,7 @@ import msgspec
 from trunkline.errors import FlowRefused, Unreachable
 from trunkline.flow.definition.signing import SignaturePolicy
 from trunkline.flow.definitions import LARGEST, Definitions, Loaded, beside
-from trunkline.flow.engine.parts import WorkflowRefs
+from trunkline.flow.engine.parts import WorkflowRefs, is_address
 from trunkline.net.egress import shown
 from trunkline.net.fetch import FetcherOf
 from trunkline.wire.decode import DECODE_ERRORS
@@ -40,7 +40,7 @@ class FetchedWorkflows:
         try:
             return await self._known.resolve(tenant, ref)
         except FlowRefused as unknown:
-            if unknown.code != "WORKFLOW_NOT_FOUND" or not ref.startswith(("http://", "https://")):
+            if unknown.code != "WORKFLOW_NOT_FOUND" or not is_address(ref):
                 raise
         size, document = await self._fetched(tenant, ref)
         await beside(size, self._signatures.check, document)

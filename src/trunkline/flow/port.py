@@ -59,6 +59,8 @@ class FlowCaller(Struct, frozen=True):
     principal: str = "anonymous"
     # Who has asked for the runs that it may know of, where that are not all.
     owner: str | None = None
+    # Whether an operator acts for a tenant that is not its own.
+    by_operator: bool = False
 
     def knows(self, run: FoundRun) -> bool:
         """Whether it may know of a run."""
@@ -148,7 +150,13 @@ class FlowPort:
         async with self._starting.setdefault((caller.tenant, execution_id), asyncio.Lock()):
             run = None if is_new else await self._find(caller.tenant, execution_id)
             if run is None:
-                order = RunOrder(execution_id, loaded.definition.hash, mode, name=loaded.definition.name)
+                order = RunOrder(
+                    execution_id,
+                    loaded.definition.hash,
+                    mode,
+                    name=loaded.definition.name,
+                    by_operator=loaded.by_operator or caller.by_operator,
+                )
                 feed = await self._submit(caller, loaded, given, order)
                 if feed is None and allow_existing:
                     # Another process was faster.

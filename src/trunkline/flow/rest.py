@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from trunkline.auth.principal import Principal, tenant_of
 from trunkline.auth.principal import Scope as AuthScope
@@ -133,7 +134,7 @@ class FlowApi:
         pattern: str = scope["trunkline.route"]
         query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
         tenant = tenant_of(principal, query.pop("tenant", ""))
-        caller = FlowCaller(tenant, principal.name, owner_known(principal))
+        caller = FlowCaller(tenant, principal.name, owner_known(principal), tenant != principal.tenant)
         control = Control(self._port(), caller, self._signatures)
         root: str = scope["root_path"]
         below: str = scope["path"].removeprefix(root).removeprefix("/")
@@ -147,7 +148,7 @@ class FlowApi:
         if call.pattern == "POST /":
             document = read_form(read_json(call.body), RegisterForm).definition
             await call.control.check(document)
-            loaded = await definitions.load(document)
+            loaded = replace(await definitions.load(document), by_operator=call.caller.by_operator)
             workflow_id = slug(loaded.definition.name) or self._ids.new()
             await definitions.register(tenant, workflow_id, loaded)
             return 201, {"wf_id": workflow_id, "definition": loaded.definition.document}

@@ -133,6 +133,11 @@ class TenantApi:
         if form.settings:
             _check_hosts(form.settings)
         if call.id == DEFAULT_TENANT:
+            if form.settings and form.settings.tools is not None:
+                raise InvalidParams(
+                    f"tenant {DEFAULT_TENANT!r} may use every tool; set tools for other tenants",
+                    field="settings.tools",
+                )
             await self._begin_default(form)
 
         def changed(tenant: Tenant) -> Tenant:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from ipaddress import ip_network
 from typing import Annotated, TypeVar
@@ -23,6 +24,7 @@ from trunkline.store.records import AddedDoc, Doc, TenantDoc
 KIND = "tenant"
 _TRIES = 10
 _LONGEST_LIST = 256
+_TOOL = re.compile(r"(mcp|step|model|delegate):[^\x00-\x1f\x7f]{1,512}")
 _Host = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
@@ -39,18 +41,24 @@ NO_QUOTA = TenantQuota()
 
 
 class TenantSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How a tenant is served; what is None is as the hub has it for every tenant.
+    """How a tenant is served; None means that the default of the hub applies.
 
-    Where its agents may be beside public addresses, how long its ended tasks are kept at most, and the
-    kinds of agents that it may have.
+    `egress_hosts` and `egress_networks` are callable in addition to public addresses, `retention` limits how
+    long ended tasks are kept, and `kinds` the agents that the tenant may have. `tools` are the MCP tools,
+    steps, models and delegates that its own workflows and models may use.
     """
 
     egress_hosts: Annotated[tuple[_Host, ...], Meta(max_length=_LONGEST_LIST)] | None = None
     egress_networks: Annotated[tuple[_Host, ...], Meta(max_length=_LONGEST_LIST)] | None = None
     retention: float | str | None = None
     kinds: Annotated[tuple[Kind, ...], Meta(max_length=8)] | None = None
+    tools: Annotated[tuple[str, ...], Meta(max_length=_LONGEST_LIST)] | None = None
 
     def __post_init__(self) -> None:
+        for tool in self.tools or ():
+            if not _TOOL.fullmatch(tool):
+                forms = "mcp:SERVER/TOOL, step:NAME, model:NAME or delegate:AGENT"
+                raise ValueError(f"tools: {tool[:80]!r} is none of {forms}; * at the end matches any rest")
         # The path of an error ends at the settings; which of them it is stands in the text.
         try:
             if self.retention is not None:
@@ -62,6 +70,15 @@ class TenantSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forb
                 ip_network(network, strict=False)
         except ValueError as error:
             raise ValueError(f"egress_networks: {error}") from None
+
+    def allows_tool(self, tool: str) -> bool:
+        """Return whether `tools` lists a tool, literally or by a prefix that ends in `*`."""
+        return any([tool.startswith(one[:-1]) if one[-1] == "*" else tool == one for one in self.tools or ()])
+
+    def allows_server(self, server: str) -> bool:
+        """Return whether `tools` lists a tool of an MCP server."""
+        every = f"mcp:{server}/"
+        return self.allows_tool(every) or any([one.startswith(every) for one in self.tools or ()])
 
     @property
     def kept_s(self) -> float:

@@ -418,9 +418,10 @@ class CarriedAgents:
         return None if found is None or found.state in ("disabled", "invalid") else found.entry.model
 
     def _workflow(self, tenant: str, name: str) -> Loaded | None:
-        """The workflow that a tenant has under a name."""
+        """Return the workflow that a tenant has under a name. An entry in a file is the operator's."""
         key = self._catalogue.key_of(tenant, name)
-        return None if key is None else self._workflows.get(key)
+        found = None if key is None else self._workflows.get(key)
+        return replace(found, by_operator=True) if found and key and key[0] == OF_FILES else found
 
     async def _found_former(self) -> set[str]:
         """Agents that were of the catalogue once, by their journals, and that nobody carries now."""

@@ -235,6 +235,7 @@ class Hub:
             self._variable,
             workspace=self.workspace,
             ceremonies=self._ceremonies.api,
+            policy=self._tenants,
             own=self._own,
             search_url=self.file.search,
         )
@@ -269,7 +270,7 @@ class Hub:
     def _run_flows(self, host: Host, quotas: Quotas) -> None:
         if self._flows is None:
             return
-        runs = self._flows.assemble(host, self.carried.has, self._tenants.allows)
+        runs = self._flows.assemble(host, self.carried.has, self._tenants)
         self._flows.port.admitted = partial(self._admitted_run, quotas)
         self.carried.run_flows(self._flows, runs)
 

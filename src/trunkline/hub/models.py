@@ -17,7 +17,7 @@ from trunkline.gateway.model.files import input_modes
 from trunkline.gateway.model.folder import FILES
 from trunkline.gateway.model.notes import NOTES, TODOS, NoteBook
 from trunkline.gateway.model.providers import ProviderModels, entry_model
-from trunkline.gateway.model.tools import ModelParts
+from trunkline.gateway.model.tools import ModelParts, ToolPolicy
 from trunkline.host import Host
 from trunkline.net.fetch import Fetcher
 
@@ -33,6 +33,7 @@ class HostModels:
         *,
         workspace: Path,
         ceremonies: CeremonyApi,
+        policy: ToolPolicy,
         own: Fetcher,
         search_url: str = "",
     ) -> None:
@@ -43,6 +44,7 @@ class HostModels:
             fetcher=host.fetchers.find,
             egress=host.fetchers.shared_egress,
             mcp=host.tools,
+            policy=policy,
             files=workspace / FILES,
             notes=NoteBook(host.store.docs, NOTES),
             todos=NoteBook(host.store.docs, TODOS),

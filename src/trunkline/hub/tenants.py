@@ -103,6 +103,14 @@ class Tenants:
         kinds = self.settings_of(tenant).kinds
         return kinds is None or kind in kinds
 
+    def allows_tool(self, tenant: str, tool: str) -> bool:
+        """Return whether workflows and models of a tenant's own may use a tool, such as `mcp:files/read`."""
+        return tenant == DEFAULT_TENANT or self.settings_of(tenant).allows_tool(tool)
+
+    def allows_server(self, tenant: str, server: str) -> bool:
+        """Return whether models of a tenant's own may use a tool of an MCP server."""
+        return tenant == DEFAULT_TENANT or self.settings_of(tenant).allows_server(server)
+
     def egress_of(self, tenant: str) -> Egress:
         """Where what a tenant names may be: one object while the hub runs, which has today's rule."""
         if tenant not in self._egress:

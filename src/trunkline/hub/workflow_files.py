@@ -116,7 +116,7 @@ def read_workflow(path: str, text: str) -> Loaded:
     document = read_source(text, path)
     try:
         definition = read_definition(document)
-        return Loaded(definition, StateCheck(definition.state_schema))
+        return Loaded(definition, StateCheck(definition.state_schema), by_operator=True)
     except FlowInvalid as error:
         raise Misuse(f"{_place(path, text, error)}: {error.message}") from None
     except FlowRefused as error:

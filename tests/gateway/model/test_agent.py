@@ -49,7 +49,7 @@ class OneModel:
 def parts(model: Model, folder: Path) -> ModelParts:
     nothing = cast("Any", None)
     return ModelParts(
-        models=OneModel(model), agents=lambda _: (), fetcher=nothing, egress=lambda _: Egress(), mcp=nothing, files=folder, notes=nothing,
+        models=OneModel(model), agents=lambda _: (), fetcher=nothing, egress=lambda _: Egress(), mcp=nothing, policy=nothing, files=folder, notes=nothing,
         todos=nothing, ceremonies=nothing, now_ms=lambda: 0, own=nothing,
     )  # fmt: skip
 

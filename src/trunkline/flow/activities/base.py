@@ -31,6 +31,8 @@ class Activity(Struct, frozen=True):
     timeout_ms: int | None = None
     attempt: int = 1
     tenant: str = ""
+    # Whether the operator provided the definition.
+    by_operator: bool = False
 
 
 async def _keep_nothing(external_task: str) -> None:
@@ -55,6 +57,8 @@ class DelegateOrder(Struct, frozen=True):
     external_task: str = ""
     # Records the ID of the external task in the run's log; returns when it is durable.
     record: Callable[[str], Awaitable[None]] = _keep_nothing
+    # Whether the operator provided the definition.
+    by_operator: bool = False
 
     @property
     def submission(self) -> str:

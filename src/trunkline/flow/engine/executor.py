@@ -21,6 +21,8 @@ from trunkline.wire.types import Artifact, Message, Part, Role, SendRequest, Tas
 
 # The skill of every run, and the artifact that holds what it gave to a caller over A2A.
 SKILL, RESULT = "workflow", "result"
+# The step, with its place, that records whether the operator provided the definition.
+_PROVENANCE = PLACE + 1, "flow.by_operator"
 
 
 # The workflow that an agent is, for a tenant.
@@ -49,9 +51,9 @@ class FlowExecutor:
         """The definition of a new run: it stands in the run's own log, and goes with it."""
         if self._own is not None:
             loaded = self._own(tenant)
-        else:
-            order = read_order(first.message)
-            loaded = None if order is None else self.parts.definitions.held(tenant, order.definition)
+            return () if loaded is None else (loaded.step, _provenance(by_operator=loaded.by_operator))
+        order = read_order(first.message)
+        loaded = None if order is None else self.parts.definitions.held(tenant, order.definition)
         return () if loaded is None else (loaded.step,)
 
     async def legible(self, records: Sequence[Recorded]) -> bool:
@@ -96,7 +98,9 @@ class FlowExecutor:
         rows = await _rows(work)
         told = order is None
         loaded = await self._loaded(work, order, rows)
-        order = order or RunOrder(state.task_id, loaded.definition.hash)
+        if order is None:
+            by_operator = self._is_by_operator(work, loaded)
+            order = RunOrder(state.task_id, loaded.definition.hash, by_operator=by_operator)
         run = Run(self.parts, work, order, loaded, given=given, history=History(rows))
         ended = await run.go()
         if told and ended.ok:
@@ -121,6 +125,17 @@ class FlowExecutor:
         work.put(loaded.step)
         return loaded
 
+    def _is_by_operator(self, work: Work, loaded: Loaded) -> bool:
+        """Return whether the operator provided the definition of a run of this agent."""
+        step = work.recorded_step(*_PROVENANCE)
+        if step is None:
+            # A version opened the run that did not record it.
+            now = None if self._own is None else self._own(work.tenant)
+            given = now is not None and now.by_operator and now.definition.hash == loaded.definition.hash
+            step = _provenance(by_operator=given)
+            work.put(step)
+        return step.result is True
+
     async def _mine(self, tenant: str) -> Loaded:
         loaded = None if self._own is None else self._own(tenant)
         if loaded is None:
@@ -128,6 +143,10 @@ class FlowExecutor:
         # Kept, as steps that are not of the opening go when the run has ended, and its rows may be read then.
         await self.parts.definitions.keep(tenant, loaded)
         return loaded
+
+
+def _provenance(*, by_operator: bool) -> Stepped:
+    return Stepped(*_PROVENANCE, by_operator)
 
 
 async def _rows(work: Work) -> list[FlowRow]:

@@ -13,6 +13,11 @@ from trunkline.wire.types import Message
 AnswerCheck = Callable[[Feed, Message], Awaitable[None]]
 
 
+def is_address(workflow_ref: str) -> bool:
+    """Return whether a reference names a workflow by its URL."""
+    return workflow_ref.startswith(("http://", "https://"))
+
+
 class FilterValues(Protocol):
     """Whoever evaluates filters."""
 

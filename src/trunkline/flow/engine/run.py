@@ -20,7 +20,7 @@ from trunkline.flow.definitions import Loaded
 from trunkline.flow.engine.children import ChildRun, agent_request, child_id, nested_done, read_done
 from trunkline.flow.engine.effects import Ask, Delegate, Done, Evaluate, Nest, Perform, RecordRows, Sleep
 from trunkline.flow.engine.nodes import way
-from trunkline.flow.engine.parts import FlowParts
+from trunkline.flow.engine.parts import FlowParts, is_address
 from trunkline.flow.engine.questions import answered, awaited, question, relayed
 from trunkline.flow.engine.replay import History
 from trunkline.flow.engine.rows import SUBMITTED
@@ -192,7 +192,13 @@ class Run:
     async def _perform(self, effect: Perform) -> Done:
         node = effect.node
         activity = Activity(
-            self._order.execution, node, effect.state, node.timeout_ms, effect.attempt, self._work.tenant
+            self._order.execution,
+            node,
+            effect.state,
+            node.timeout_ms,
+            effect.attempt,
+            self._work.tenant,
+            self._order.by_operator,
         )
         outcome = await self._within(self._parts.activities.execute(activity), node.timeout_ms)
         if node.type == "llm_call" and outcome.code == "LLM_OUTPUT_VALIDATION_FAILED":
@@ -251,6 +257,7 @@ class Run:
             effect.visit,
             self._history.external_task(effect),
             partial(self._record_submission, effect),
+            self._order.by_operator,
         )
 
     async def _record_submission(self, effect: Delegate, external_task: str) -> None:
@@ -295,7 +302,9 @@ class Run:
             self.walk.answer(lane, Done(ok=False, error=error.message, code=error.code))
             return
         depth, nested = self._order.depth + 1, loaded.definition
-        order = RunOrder(effect.child, nested.hash, self._mode, depth, nested.name)
+        # What an operator's definition names by an address, the operator provided.
+        by_operator = loaded.by_operator or (self._order.by_operator and is_address(config["workflow_ref"]))
+        order = RunOrder(effect.child, nested.hash, self._mode, depth, nested.name, by_operator)
         child = run_task_id(effect.child, self._work.tenant)
         message = order.message(f"{child}:order", effect.input)
         # A chain that begins anew with each nested run would never come to its end.

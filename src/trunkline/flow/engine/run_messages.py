@@ -21,7 +21,7 @@ DEPTH_LIMIT = 4
 
 
 class RunOrder(Struct, frozen=True, omit_defaults=True):
-    """What a run is: its execution id, its definition by hash and name, how deep it is nested in others."""
+    """The order for a run: its execution ID, its definition by hash and name, its nesting depth."""
 
     execution: str
     definition: str
@@ -29,6 +29,8 @@ class RunOrder(Struct, frozen=True, omit_defaults=True):
     depth: int = 0
     # Empty in logs of versions that did not say it.
     name: str = ""
+    # Whether the operator provided the definition: such a run may call every tool, step and model.
+    by_operator: bool = False
 
     def message(self, message_id: str, given: dict[str, Any]) -> Message:
         """The message that opens the run."""

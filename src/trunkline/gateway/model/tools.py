@@ -58,6 +58,18 @@ class McpServerTools(Protocol):
         ...
 
 
+class ToolPolicy(Protocol):
+    """The tools of the operator that the agents of a tenant's own may use."""
+
+    def allows_tool(self, tenant: str, tool: str) -> bool:
+        """Return whether a tenant may use a tool, such as `mcp:files/read`."""
+        ...
+
+    def allows_server(self, tenant: str, server: str) -> bool:
+        """Return whether a tenant may use a tool of an MCP server."""
+        ...
+
+
 class ModelParts(Struct, frozen=True, kw_only=True):
     """What the model agents of a hub work with; without `search_url` nobody searches."""
 
@@ -66,6 +78,7 @@ class ModelParts(Struct, frozen=True, kw_only=True):
     fetcher: Callable[[str], Fetcher]
     egress: Callable[[str], Egress]
     mcp: McpServerTools
+    policy: ToolPolicy
     files: Path
     notes: NoteBook
     todos: NoteBook
@@ -315,8 +328,16 @@ async def _todo(use: ToolUse, form: TodoForm) -> str:
 
 
 async def _mcp(use: ToolUse, form: McpForm) -> str | ToolResult:
+    # An agent in a file has what the operator grants it; one that a tenant added, what the tenant may use.
+    server, is_limited = form.server, use.entry.foreign
+    for place, name in (("", server), (server, form.tool)):
+        if is_limited and name and not _may_use(use, place, name):
+            text = f"agents of this tenant may not use {name[:NAME_SHOWN]!r}"
+            raise Misuse(f"{text}; an operator allows it by the setting tools of the tenant")
     if not form.tool:
-        return _encode(await use.parts.mcp.list_tools(form.server, MCP_S, tenant=use.tenant)).decode()
+        found = await use.parts.mcp.list_tools(server, MCP_S, tenant=use.tenant)
+        shown = [one for one in found if not is_limited or _may_use(use, server, one["name"])]
+        return _encode(shown).decode()
     given = await use.parts.mcp.call_tool(form.server, form.tool, form.arguments, MCP_S, tenant=use.tenant)
     only_text = given.get("text") if len(given) == 1 else None
     if isinstance(only_text, str):
@@ -327,6 +348,14 @@ async def _mcp(use: ToolUse, form: McpForm) -> str | ToolResult:
         # Of the bytes a model could make nothing.
         return ToolResult("\n".join([f"{one.name} was given to the caller." for one in files]), files)
     return _encode(given).decode()
+
+
+def _may_use(use: ToolUse, server: str, name: str) -> bool:
+    """Return whether a tenant may use a tool of an MCP server or, without a server, the server itself."""
+    policy = use.parts.policy
+    if not server:
+        return policy.allows_server(use.tenant, name)
+    return policy.allows_tool(use.tenant, f"mcp:{server}/{name}")
 
 
 def _made(tool: str, blocks: list[Any]) -> tuple[MadeFile, ...]:
