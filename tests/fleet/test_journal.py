@@ -43,7 +43,8 @@ def test_replicas_add_to_one_journal(replicas: Replicas) -> None:
         found = await both[0].read("north", SUBJECT)
         assert sorted(numbers(found)) == list(range(12))
         assert (await both[0].read("south", SUBJECT)).rows == ()
-        await both[1].forget("north", SUBJECT)
+        assert not await both[1].delete("north", SUBJECT, Journal())
+        assert await both[1].delete("north", SUBJECT, found)
         assert (await both[0].read("north", SUBJECT)).rows == ()
 
     replicas.run(work, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -201,3 +202,77 @@ def test_hb26_a_moment_that_passed_while_nobody_ran_is_made_up_for_once(calendar
     calendar.hub.start()
     (run,) = until(lambda: [one for one in calendar.runs("late") if one["status"] == "success"])
     assert calendar.ask("root", "GET", f"tasks/{run['taskId']}")[1]["text"] == "did quick"
+
+
+HOLDING = '''
+import asyncio, os
+from trunkline import Agent, Turn
+
+agent = Agent("Local")
+
+@agent.skill(id="hold")
+async def hold(turn: Turn) -> str:
+    """Work until there is a file `released`."""
+    while not os.path.exists("released"):
+        await asyncio.sleep(0.02)
+    return "released"
+
+@agent.skill(id="quick")
+async def quick(turn: Turn) -> str:
+    return "done"
+'''
+
+
+def _drained_over(hub: HubProcess, other: HubProcess, count: int) -> list[dict[str, Any]]:
+    """Have a hub drain while schedules are due; return their runs, as the other hub shows them."""
+    agent = Agent(hub.base)
+    held = agent.http.post(f"{hub.base}/api/dispatch", json={"skill": "hold", "message": "hold"}).json()
+    task = f"{hub.base}/api/tasks/{held['tasks'][0]['taskId']}"
+    until(lambda: agent.http.get(task).json()["state"] == "working")
+    due = _moment(3)
+    for number in range(count):
+        form = {"id": f"once{number}", "name": "Once", "schedule": due, "skill": "quick", "targets": ["here"]}
+        assert agent.http.post(f"{hub.base}/api/ceremonies/create", json=form).status_code == 200
+    agent.close()
+    assert hub.process is not None
+    hub.process.send_signal(signal.SIGTERM)
+    until(lambda: datetime.now(UTC) > datetime.fromisoformat(due) + timedelta(seconds=3))
+    # It has drained over the moment at which they were due, and past a few turns of its scheduler.
+    assert hub.process.poll() is None
+    if other is hub:
+        (hub.directory / "released").touch()
+        hub.process.wait(60)
+        hub.start()
+    asking = Agent(other.base)
+
+    def runs() -> list[dict[str, Any]]:
+        paths = [f"{other.base}/api/ceremonies/once{number}/runs?skipped=true" for number in range(count)]
+        found = [item for path in paths for item in asking.http.get(path).json()["items"]]
+        return found if len(found) >= count and all("completedAt" in one for one in found) else []
+
+    found = until(runs)
+    asking.close()
+    return found
+
+
+def _workspace(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "local_agent.py").write_text(HOLDING)
+    (folder / "agents.yaml").write_text('agents:\n  - {name: here, import: "local_agent:agent"}\n')
+    return folder
+
+
+def test_run_that_is_due_while_a_hub_drains_is_done_by_its_next_start(tmp_path: Path) -> None:
+    with HubProcess(_workspace(tmp_path / "hub")) as hub:
+        runs = _drained_over(hub, hub, 2)
+        assert [one["status"] for one in runs] == ["success"] * 2
+
+
+def test_run_that_is_due_while_a_hub_drains_is_done_by_the_other_hub(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    workspace, flags = _workspace(tmp_path / "hub"), ("--store", postgres_url)
+    with HubProcess(workspace, *flags) as draining, HubProcess(workspace, *flags) as healthy:
+        runs = _drained_over(draining, healthy, 8)
+        assert [one["status"] for one in runs] == ["success"] * 8
+        (workspace / "released").touch()

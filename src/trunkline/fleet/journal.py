@@ -23,6 +23,9 @@ ROWS_BYTES = 64 << 10
 # How often somebody else may be faster before a change is given up.
 _ATTEMPTS = 50
 _PAUSE_S = 0.01
+_PAGE = 100
+# Sorts behind every subject.
+_LAST = "\U0010ffff"
 
 
 class JournalRow(Struct, frozen=True, omit_defaults=True):
@@ -99,9 +102,25 @@ class Journals:
             return revised
         raise StoreError(f"the journal of {subject} is changed by others all the time")
 
-    async def forget(self, tenant: str, subject: str) -> None:
-        """Remove the journal of a subject that is no more."""
-        await self._docs.delete(tenant, KIND, subject)
+    async def delete(self, tenant: str, subject: str, journal: Journal | None = None) -> bool:
+        """Delete the journal of a subject, or only if it is still `journal`; return whether it was."""
+        body = None if journal is None else _encoder.encode(journal)
+        return await self._docs.delete(tenant, KIND, subject, body)
+
+    async def subjects(self, kind: str) -> list[tuple[str, str]]:
+        """Return the tenant and the subject of every journal of a kind such as `ceremony`."""
+        prefix, found, after = f"{kind}:", list[tuple[str, str]](), ("", "")
+        # The first journal of each tenant leads to those of the kind, so that no others are read.
+        while first := await self._docs.list_all(KIND, after, 1):
+            tenant, last = first[0].tenant, prefix
+            while page := await self._docs.list(tenant, KIND, last, _PAGE):
+                named = [doc.id for doc in page if doc.id.startswith(prefix)]
+                found += [(tenant, subject) for subject in named]
+                if len(named) < _PAGE:
+                    break
+                last = named[-1]
+            after = tenant, _LAST
+        return found
 
     async def _read(self, tenant: str, subject: str) -> tuple[Journal, int]:
         doc = await self._docs.get(tenant, KIND, subject)

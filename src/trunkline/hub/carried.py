@@ -277,7 +277,7 @@ class CarriedAgents:
             if name not in self._unlisted and not any([other == name for _, other in self._kinds]):
                 self._hosted.pop(name, None)
                 self._operations.pop(name, None)
-            await Journals(store.docs).forget(tenant, _OF_AGENT + name)
+            await Journals(store.docs).delete(tenant, _OF_AGENT + name)
 
     def _is_kind(self, name: str, kind: Kind, tenant: str) -> bool:
         """Whether a tenant's agent of a name is of a kind, or was when it went, or may be if nobody knows."""

@@ -7,8 +7,9 @@ from typing import Any, cast
 
 import msgspec
 
+from trunkline.errors import Refused
 from trunkline.fleet.ceremonies.ceremony import Ceremony, CeremonyForm, ceremony_of, file_ceremony
-from trunkline.fleet.ceremonies.runs import CeremonyReport, progress_of
+from trunkline.fleet.ceremonies.runs import CeremonyReport, progress_of, run_item
 from trunkline.fleet.ceremonies.scheduler import Fire, Scheduler, subject
 from trunkline.fleet.journal import Journal, Journals
 from trunkline.log.events import Status, Submitted
@@ -50,8 +51,14 @@ class Stage:
         self.ceremonies = {one.key: one for one in ceremonies}
         self.agents = ["writer", "reader"]
         self.is_settled = True
+        self.is_draining = False
+        # What opening a task for one of these agents raises.
+        self.refusal: Refused | None = None
+        self.refused = {"writer", "reader", "all"}
         self.steps = 0
         self.dies_at = -1
+        # What happens at a step, by its number.
+        self.at_step: dict[int, Callable[[], None]] = {}
         self.told: list[CeremonyReport] = []
         self.listens = True
         self.stopped: list[str] = []
@@ -64,6 +71,7 @@ class Stage:
             tell=self._tell,
             knows=lambda tenant, agent: agent in self.agents,
             is_settled=lambda: self.is_settled,
+            is_draining=lambda: self.is_draining,
         )
 
     def step(self, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -79,10 +87,13 @@ class Stage:
 
     def _count(self) -> None:
         self.steps += 1
+        self.at_step.get(self.steps, lambda: None)()
         if self.steps == self.dies_at:
             raise Killed
 
     async def open_task(self, fire: Fire) -> None:
+        if self.refusal is not None and fire.target in self.refused:
+            raise self.refusal
         event = Submitted(
             message=fire.message, context_id=fire.run_id, principal=fire.principal, node="", agent=fire.target
         )
@@ -111,6 +122,13 @@ class Stage:
 
     async def rows(self, kind: str) -> list[dict[str, Any]]:
         return [row.about for row in (await self.journal()).rows if row.kind == kind]
+
+    async def items(self) -> list[dict[str, Any]]:
+        """The open runs as the API shows them."""
+        journal = await self.journal()
+        return [
+            run_item(run, await self.scheduler.heads(ceremony(), run)) for run in progress_of(journal).open
+        ]
 
     async def open_runs(self) -> list[str]:
         return [run.first_task for run in progress_of(await self.journal()).open]

@@ -265,3 +265,30 @@ def test_ceremonies_of_a_tenant_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
         assert (await at.post("alice", CREATE, LEAST, 409))["code"] == "CEREMONY_LIMIT"
 
     hall(work)
+
+
+def test_deleted_schedule_leaves_its_open_run_and_its_history() -> None:
+    async def work(at: Hall) -> None:
+        await at.post("alice", CREATE, {**LEAST, "timeoutMs": 1})
+        started = await at.post("alice", "/api/ceremonies/standup/run")
+        await at.post("alice", "/api/ceremonies/standup/delete")
+        assert await at.ids("root") == []
+        (run,) = await at.runs("alice")
+        assert (run["runId"], run["status"]) == (started["runId"], "running")
+        assert (await at.at.ask("bob", "GET", "/api/ceremonies/standup/runs")).status_code == 403
+        # A run that works keeps others from beginning, and an author's history from others.
+        assert (await at.post("bob", CREATE, LEAST, 409))["code"] == "CEREMONY_EXISTS"
+        await at.post("alice", CREATE, LEAST)
+        assert (await at.post("alice", "/api/ceremonies/standup/run", None, 409))["code"] == "RUN_OPEN"
+        await at.post("alice", "/api/ceremonies/standup/delete")
+        async with asyncio.timeout(30):
+            while (await at.runs("alice"))[0]["status"] != "timeout":  # noqa: ASYNC110
+                at.scheduler.expect(("north", "standup"))
+                await at.scheduler.tick()
+        assert (await at.at.get("alice", f"/api/tasks/{started['taskId']}"))["state"] == "canceled"
+        at.scheduler.expect(("north", "standup"))
+        await at.scheduler.tick()
+        await at.post("bob", CREATE, LEAST)
+        assert await at.runs("bob") == []
+
+    hall(work)

@@ -14,6 +14,44 @@ from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
 
 
+def test_run_stays_due_when_the_runner_begins_to_drain_while_it_is_opened() -> None:
+    async def work(at: Office) -> None:
+        runner = at.application.host.runner
+        fleet, fetcher = Few(agent("desk", "work")), Fetcher(Egress())
+        made = ceremonies_of(
+            runner,
+            Dispatcher(runner, fleet),
+            fleet,
+            guarded=lambda _: fetcher,
+            own=fetcher,
+            variable=lambda _: None,
+        )
+        at.application.host.api.add(made.routes)
+        await made.start()
+        assert (await at.ask("alice", "POST", CREATE, {**LEAST, "overlap": "allow"})).status_code == 200
+        change = made.scheduler.journals.change
+
+        async def drained(*given: Any) -> Any:
+            """Begin to drain once the run is recorded."""
+            journal = await change(*given)
+            runner.drain()
+            return journal
+
+        made.scheduler.journals.change = drained
+        answer = await at.ask("alice", "POST", "/api/ceremonies/standup/run", {})
+        assert answer.status_code == 200, answer.text
+        (run,) = (await at.get("alice", "/api/ceremonies/standup/runs"))["items"]
+        assert (run["runId"], run["status"]) == (answer.json()["runId"], "queued")
+        assert "going down" in run["error"]
+        assert (await at.ask("alice", "POST", "/api/ceremonies/standup/run", {})).status_code == 503
+        before = await made.scheduler.journals.read("north", "ceremony:standup")
+        await made.scheduler.tick()
+        assert await made.scheduler.journals.read("north", "ceremony:standup") == before
+        await fetcher.close()
+
+    office(work)
+
+
 def test_a_ceremony_goes_through_the_dispatcher() -> None:
     async def work(at: Office) -> None:
         runner = at.application.host.runner

@@ -11,12 +11,13 @@ from msgspec.structs import replace
 
 from tests.fleet.ceremonies.stage import MINUTE, NOON, Killed, Stage, ceremony, filed
 from tests.fleet.stores import Replicas
-from trunkline.errors import InvalidParams, StoreError
+from trunkline.errors import InvalidParams, Refused, StoreError, TooManyRequests, Unavailable
 from trunkline.fleet.ceremonies import scheduler as module
 from trunkline.fleet.ceremonies.ceremony import CeremonyChanges, changed_ceremony
 from trunkline.fleet.ceremonies.runs import planned_run
+from trunkline.fleet.ceremonies.schedule import MISSED_MS
 from trunkline.fleet.ceremonies.scheduler import Fire
-from trunkline.fleet.journal import KIND
+from trunkline.fleet.journal import KIND, Journals
 from trunkline.store.base import Store
 from trunkline.wire.types import TaskState
 
@@ -199,6 +200,275 @@ def test_a_dispatch_that_is_refused_is_a_failed_run() -> None:
     alone(work, ceremony())
 
 
+PASSING = [Unavailable("the server is going down"), TooManyRequests("too many tasks")]
+
+
+@pytest.mark.parametrize("refusal", PASSING)
+def test_run_stays_due_until_a_passing_refusal_ends(refusal: Refused) -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        stage.refusal = refusal
+        for seconds in (0, 1, 2, 59):
+            await hours.pass_to(MINUTE + seconds * 1000, stage)
+        assert await stage.opened() == {}
+        (queued,) = await stage.items()
+        assert (queued["status"], queued["error"]) == ("queued", refusal.message)
+        stage.refusal = None
+        await hours.pass_to(2 * MINUTE, stage)
+        assert set(await stage.opened()) == {planned_task(1)}
+        await stage.end(planned_task(1))
+        await hours.pass_to(2 * MINUTE + 1500, stage)
+        (ended,) = await stage.rows("ended")
+        assert (ended["status"], "error" in ended) == ("success", False)
+        assert await stage.rows("missed") == []
+
+    alone(work, ceremony(schedule="1 * * * *"))
+
+
+def test_run_of_two_agents_stays_due_for_the_one_that_is_refused() -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        stage.refusal, stage.refused = PASSING[1], {"reader"}
+        await hours.pass_to(MINUTE, stage)
+        (first,) = await stage.opened()
+        await stage.end(first)
+        await hours.pass_to(MINUTE + 2000, stage)
+        (partial,) = await stage.items()
+        assert (partial["status"], [one["state"] for one in partial["tasks"]]) == (
+            "running",
+            ["completed", "unknown"],
+        )
+        stage.refusal = None
+        await hours.pass_to(MINUTE + 4000, stage)
+        (second,) = set(await stage.opened()) - {first}
+        await stage.end(second)
+        await hours.pass_to(MINUTE + 6000, stage)
+        (ended,) = await stage.rows("ended")
+        assert (ended["status"], len(await stage.rows("opened"))) == ("success", 1)
+
+    alone(work, ceremony(schedule="1 * * * *", targets=["writer", "reader"]))
+
+
+def test_run_of_two_agents_times_out_while_one_is_refused() -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        stage.refusal, stage.refused = PASSING[1], {"reader"}
+        for seconds in (0, 10, 12):
+            await hours.pass_to(MINUTE + seconds * 1000, stage)
+        (ended,) = await stage.rows("ended")
+        assert ended["status"] == "timeout"
+
+    alone(work, ceremony(schedule="1 * * * *", targets=["writer", "reader"], timeoutMs=10_000))
+
+
+@pytest.mark.parametrize(
+    ("misfire", "overlap", "minutes", "opened"),
+    [
+        ("skip", "allow", [3], []),
+        ("once", "allow", [3], [3]),
+        ("all", "allow", [1, 2, 3], [1, 2, 3]),
+        ("once", "queue", [1, 2, 3], [1]),
+        ("all", "skip", [1], [1]),
+    ],
+)
+def test_run_that_is_refused_for_long_follows_the_misfire_policy(
+    misfire: str, overlap: str, minutes: list[int], opened: list[int]
+) -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        stage.refusal = PASSING[0]
+        for minute in (1, 2, 3):
+            await hours.pass_to(minute * MINUTE, stage)
+            await hours.pass_to(minute * MINUTE + 1000, stage)
+        assert await stage.open_runs() == [planned_task(minute) for minute in minutes]
+        missed, skipped = await stage.rows("missed"), await stage.rows("skipped")
+        assert len(minutes) + len(missed) + len(skipped) == 3
+        assert {row["reason"] for row in missed} <= {PASSING[0].message}
+        # No further runs are planned, and these are still refused for a while.
+        quiet = ceremony(misfire=misfire, overlap=overlap, schedule="0 0 1 1 *")
+        stage.ceremonies[quiet.key] = quiet
+        await hours.pass_to(4 * MINUTE, stage)
+        stage.refusal = None
+        await hours.pass_to(4 * MINUTE + 2000, stage)
+        assert set(await stage.opened()) == {planned_task(minute) for minute in opened}
+
+    alone(work, ceremony(misfire=misfire, overlap=overlap))
+
+
+def test_run_that_is_refused_for_a_day_is_missed() -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        stage.refusal, stage.refused = PASSING[1], {"reader"}
+        await hours.pass_to(MINUTE, stage)
+        await hours.pass_to(MINUTE + MISSED_MS - 1, stage)
+        assert await stage.rows("missed") == []
+        await hours.pass_to(MINUTE + MISSED_MS, stage)
+        # The task that was opened is followed all the same.
+        (run,) = await stage.items()
+        assert (run["status"], run["error"]) == ("running", PASSING[1].message)
+        stage.refused = {"writer"}
+        await hours.pass_to(MINUTE + MISSED_MS + 1000, stage)
+        assert len(await stage.opened()) == 1
+
+    # NOON is at eight o'clock on 15 January.
+    alone(work, ceremony(schedule="1 8 15 1 *", targets=["writer", "reader"]))
+
+
+def test_draining_hub_plans_nothing_and_the_next_one_does_it() -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        stage.is_draining = True
+        await hours.pass_to(MINUTE, stage)
+        assert (await stage.opened(), await stage.open_runs(), await stage.rows("opened")) == ({}, [], [])
+        with pytest.raises(Unavailable):
+            await stage.scheduler.charge(ceremony(), 1)
+        await hours.pass_to(MINUTE + 20_000, Stage(stage.store, *stage.ceremonies.values()))
+        assert set(await stage.opened()) == {planned_task(1)}
+
+    alone(work, ceremony())
+
+
+def test_run_is_done_once_whenever_one_of_two_hubs_begins_to_drain(replicas: Replicas) -> None:
+    """One hub begins to drain at each of its calls to the store in turn; the other one goes on."""
+
+    async def life(*stores: Store, begins: int) -> bool:
+        # The minutes of each round follow those of the last one.
+        hours, offset = Hours(replicas, stores[0]), begins * 10
+        one = replace(ceremony(id=f"standup{begins}"), since=NOON + offset * MINUTE)
+        first, second = Stage(stores[0], one), Stage(stores[1], one)
+        await hours.pass_to(offset * MINUTE + 1000, first, second)
+        first.steps = 0
+
+        def drain() -> None:
+            first.is_draining, first.refusal = True, PASSING[0]
+
+        first.at_step = {begins: drain}
+        for minute in (offset + 1, offset + 2):
+            for seconds in (0, 1, 2, 8):
+                await hours.pass_to(minute * MINUTE + seconds * 1000, first, second)
+                for task_id, state in (await second.opened()).items():
+                    if state is TaskState.SUBMITTED:
+                        await second.end(task_id)
+        rows = (await Journals(stores[1].docs).read("north", f"ceremony:{one.id}")).rows
+        ended = [row.about for row in rows if row.kind == "ended"]
+        wanted = [planned_run(one, NOON + (offset + n) * MINUTE, ("writer",)).first_task for n in (1, 2)]
+        assert [(row["taskId"], row["status"]) for row in ended] == [(each, "success") for each in wanted]
+        assert set(wanted) <= set(await second.opened())
+        assert not [row for row in rows if row.kind in ("missed", "skipped")]
+        return first.is_draining
+
+    async def work(*stores: Store) -> None:
+        begins = 1
+        while await life(*stores, begins=begins):
+            begins += 1
+        assert begins > 15
+
+    replicas.run(work, 2)
+
+
+@pytest.mark.parametrize("owner", ["api", "file"])
+def test_open_run_of_a_removed_schedule_is_followed_to_its_end(owner: str) -> None:
+    made = {"api": ceremony, "file": filed}[owner]
+
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        await hours.pass_to(MINUTE, stage)
+        stage.ceremonies.clear()
+        stage.scheduler.expect(("north", "standup"))
+        await hours.pass_to(MINUTE + 5000, stage)
+        assert stage.stopped == []
+        await hours.pass_to(MINUTE + 10_000, stage)
+        assert stage.stopped == [planned_task(1)]
+        await hours.pass_to(MINUTE + 12_000, stage)
+        (ended,) = await stage.rows("ended")
+        assert (ended["status"], [one.about for one in stage.told]) == ("timeout", [ended])
+        # Its history stays for a day, and nothing of it for longer.
+        await hours.pass_to(MINUTE + module.HISTORY_MS, stage)
+        assert await stage.rows("ended") == [ended]
+        await hours.pass_to(2 * MINUTE + module.HISTORY_MS, stage)
+        assert await stage.store.docs.list("north", KIND) == []
+
+    alone(work, made(timeoutMs=10_000, notifyWebhook="https://hooks.example.com/x"))
+
+
+def test_open_run_of_a_schedule_that_was_removed_while_no_hub_ran_is_followed(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TICK_S", 0.001)
+
+    async def work(store: Store) -> None:
+        hours, stage = Hours(replicas, store), Stage(store, filed())
+        await hours.pass_to(1, stage)
+        await hours.pass_to(MINUTE, stage)
+        following = Stage(store)
+        await following.end(planned_task(1))
+        running = asyncio.create_task(following.scheduler.run())
+        while not await following.rows("ended"):  # noqa: ASYNC110 - the store tells nobody
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert following.stopped == []
+
+    replicas.run(work)
+
+
+def test_replaced_file_keeps_overlap_history_and_run_times() -> None:
+    """An editor removes a file and writes it anew: while a run works, and while a run time comes."""
+
+    async def work(hours: Hours, stage: Stage) -> None:
+        one = stage.ceremonies["north", "standup"]
+        await hours.pass_to(1, stage)
+        await hours.pass_to(MINUTE, stage)
+        del stage.ceremonies[one.key]
+        stage.scheduler.expect(one.key)
+        await hours.pass_to(2 * MINUTE - 2000, stage)
+        stage.ceremonies[one.key] = one
+        stage.scheduler.expect(one.key)
+        await hours.pass_to(2 * MINUTE, stage)
+        # The first run has not ended, so no other begins.
+        assert set(await stage.opened()) == {planned_task(1)}
+        assert len(await stage.rows("skipped")) == 1
+        await stage.end(planned_task(1))
+        await hours.pass_to(2 * MINUTE + 2000, stage)
+        del stage.ceremonies[one.key]
+        stage.scheduler.expect(one.key)
+        await hours.pass_to(3 * MINUTE - 2000, stage)
+        await hours.pass_to(3 * MINUTE + 2000, stage)
+        stage.ceremonies[one.key] = one
+        stage.scheduler.expect(one.key)
+        await hours.pass_to(3 * MINUTE + 4000, stage)
+        assert set(await stage.opened()) == {planned_task(1), planned_task(3)}
+        assert [row["taskId"] for row in await stage.rows("ended")] == [planned_task(1)]
+
+    alone(work, filed())
+
+
+def test_queued_run_of_a_removed_schedule_is_reported_as_skipped() -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        await hours.pass_to(MINUTE, stage)
+        await hours.pass_to(2 * MINUTE, stage)
+        stage.ceremonies.clear()
+        stage.scheduler.expect(("north", "standup"))
+        await hours.pass_to(2 * MINUTE + 1000, stage)
+        assert await stage.rows("skipped") == []
+        await hours.pass_to(3 * MINUTE + 1000, stage)
+        (skipped,) = await stage.rows("skipped")
+        assert skipped["reason"] == "the ceremony was removed"
+        await stage.end(planned_task(1))
+        await hours.pass_to(3 * MINUTE + 3000, stage)
+        assert len(await stage.rows("ended")) == 1
+        # What comes back later has missed nothing meanwhile.
+        stage.ceremonies["north", "standup"] = filed(overlap="queue")
+        stage.scheduler.expect(("north", "standup"))
+        await hours.pass_to(9 * MINUTE + 3000, stage)
+        assert set(await stage.opened()) == {planned_task(1)}
+        await hours.pass_to(10 * MINUTE, stage)
+        assert set(await stage.opened()) == {planned_task(1), planned_task(10)}
+
+    alone(work, filed(overlap="queue"))
+
+
 def test_one_that_fails_does_not_keep_the_others() -> None:
     async def work(hours: Hours, stage: Stage) -> None:
         await hours.pass_to(1, stage)
@@ -270,7 +540,7 @@ def test_paused_and_changed_ceremonies_miss_nothing() -> None:
     alone(work, filed())
 
 
-def test_nothing_stays_of_a_ceremony_that_goes_while_its_turn_is_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_is_followed_when_its_schedule_is_removed_during_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(hours: Hours, stage: Stage) -> None:
         await hours.pass_to(1, stage)
         busy, goes_on = asyncio.Event(), asyncio.Event()
@@ -291,8 +561,10 @@ def test_nothing_stays_of_a_ceremony_that_goes_while_its_turn_is_on(monkeypatch:
         await stage.scheduler.tick()
         goes_on.set()
         await turn
-        await stage.scheduler.tick()
-        assert await stage.store.docs.list("north", KIND) == []
+        await stage.end(planned_task(1))
+        await hours.pass_to(MINUTE + 6000, stage)
+        (ended,) = await stage.rows("ended")
+        assert ended["taskId"] == planned_task(1)
 
     alone(work, ceremony())
 

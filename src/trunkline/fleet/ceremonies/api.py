@@ -33,6 +33,7 @@ from trunkline.fleet.ceremonies.runs import (
     refusal,
     run_item,
     to_open,
+    with_runs,
 )
 from trunkline.fleet.ceremonies.scheduler import Scheduler, subject
 from trunkline.fleet.journal import Journal
@@ -124,7 +125,7 @@ class CeremonyApi:
 
     @api_route("POST /ceremonies/create", Scope.WRITE)
     async def create(self, call: ApiCall, form: CeremonyForm) -> CeremonyItem:
-        """Keep a new ceremony.
+        """Create a ceremony. One that was deleted lately under the same id passes its history on.
 
         Raises:
             InvalidParams: a member does not fit, or the id is taken: that is a conflict.
@@ -135,6 +136,8 @@ class CeremonyApi:
         if self._known(call.tenant, made.id) is not None:
             raise taken(made.id)
         await self._check_webhook(made)
+        before = await self._scheduler.take_over(made)
+        made = replace(made, since=max(made.since, before.since + 1))
         await self._ceremony_store.put(made, over=None)
         return _item(made, now)
 
@@ -154,10 +157,9 @@ class CeremonyApi:
 
     @api_route("POST /ceremonies/{id}/delete", Scope.WRITE)
     async def delete(self, call: ApiCall) -> CeremonyDeleted:
-        """Remove a ceremony and its history."""
+        """Remove a ceremony; its open runs are followed to their end, and its history stays for a day."""
         one = self._own(call, changes=True)
         await self._ceremony_store.delete(one)
-        await self._scheduler.journals.forget(one.tenant, subject(one.id))
         return CeremonyDeleted(id=one.id)
 
     @api_route("POST /ceremonies/{id}/run", Scope.WRITE)
@@ -167,6 +169,7 @@ class CeremonyApi:
         Raises:
             InvalidParams: by its policy none may begin now, which is a conflict.
             TooManyRequests: whose it is may not have more done now.
+            Unavailable: the hub is going down.
         """
         one = self._own(call)
         now = await self._clock.now()
@@ -179,7 +182,7 @@ class CeremonyApi:
         def with_run(known: Progress) -> Progress:
             if reason := refusal(one, [each for each in known.open if each.id not in over]):
                 raise InvalidParams(f"{reason}, so no other begins", field="id", conflict="RUN_OPEN")
-            return replace(known, open=(*known.open, run))
+            return with_runs(one, known, [*known.open, run])
 
         def revise(journal: Journal) -> Journal:
             return journal_with(journal, with_run(progress_of(journal)), [])
@@ -196,9 +199,9 @@ class CeremonyApi:
 
     @api_route("GET /ceremonies/{id}/runs", Scope.READ)
     async def runs(self, call: ApiCall, asked: RunQuery) -> ApiPage:
-        """A page of the runs of a ceremony, newest first."""
-        one = self._own(call)
-        journal = await self._scheduler.journals.read(one.tenant, subject(one.id))
+        """Return a page of the runs of a ceremony, newest first, also for a day after it was removed."""
+        journal = await self._scheduler.journals.read(call.tenant, subject(call.id))
+        one = self._own(call, progress_of(journal).ceremony)
         rows = [row.about for row in journal.rows if row.kind == ENDED]
         if asked.skipped:
             kinds = {SKIPPED, MISSED}
@@ -216,8 +219,8 @@ class CeremonyApi:
     def _known(self, tenant: str, ceremony_id: str) -> Ceremony | None:
         return self._ceremony_store.all().get((tenant, ceremony_id))
 
-    def _own(self, call: ApiCall, *, changes: bool = False) -> Ceremony:
-        one = self._known(call.tenant, call.id)
+    def _own(self, call: ApiCall, gone: Ceremony | None = None, *, changes: bool = False) -> Ceremony:
+        one = self._known(call.tenant, call.id) or gone
         if one is None:
             raise RouteNotFound(f"there is no ceremony {call.id!r}", missing="CEREMONY_NOT_FOUND")
         if not _may_change(call, one):

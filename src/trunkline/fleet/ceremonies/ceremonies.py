@@ -37,6 +37,7 @@ class Ceremonies:
         rests: Callable[[str], bool] = lambda tenant: False,
         knows: Callable[[str, str], bool] = lambda tenant, agent: True,
         is_settled: Callable[[], bool] = lambda: True,
+        is_draining: Callable[[], bool] = lambda: False,
     ) -> None:
         self._store = store
         reports = RunReports(guarded, own, variable)
@@ -52,6 +53,7 @@ class Ceremonies:
             rests=rests,
             knows=knows,
             is_settled=is_settled,
+            is_draining=is_draining,
         )
         self._files = None if folder is None else CeremonyFiles(folder, self.ceremony_store.take_files)
         self.api = CeremonyApi(self.ceremony_store, self.scheduler, store.clock, guarded)

@@ -67,4 +67,5 @@ def ceremonies_of(
         rests=rests,
         knows=lambda tenant, agent: fleet.find(tenant, agent, "") is not None,
         is_settled=lambda: fleet.is_settled,
+        is_draining=lambda: runner.draining,
     )

@@ -10,11 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
 from trunkline.fleet.ceremonies.ceremony import Ceremony
-from trunkline.fleet.ceremonies.schedule import GRACE_MS, due_moments, planned_id
+from trunkline.fleet.ceremonies.schedule import GRACE_MS, MISSED_MS, due_moments, planned_id
 from trunkline.fleet.journal import Journal, JournalRow
 from trunkline.log.head import Head
 from trunkline.wire.spellings import plain_state, timestamp
@@ -30,12 +30,16 @@ Heads = Mapping[str, Head | None]
 
 
 class CeremonyRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A run that has not ended; `opened` is when its tasks were, 0 before; `by` started it by hand."""
+    """A run that has not ended; `opened` is when its first task was opened, or 0; `by` started it by hand.
+
+    `refused` is when a task could not be opened for a reason that passes, or 0. Such a run stays due.
+    """
 
     id: str
     planned: int
     targets: tuple[str, ...]
     opened: int = 0
+    refused: int = 0
     by: str = ""
     timed_out: bool = False
     error: str = ""
@@ -43,6 +47,11 @@ class CeremonyRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def task_id(self, target: str) -> str:
         """The id of its task for a target."""
         return planned_id(self.planned, self.id, target)
+
+    @property
+    def is_due(self) -> bool:
+        """Return whether a task of it is still to be opened."""
+        return not self.opened or (self.refused > 0 and not self.timed_out)
 
     @property
     def first_task(self) -> str:
@@ -59,13 +68,17 @@ class CeremonyReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far a ceremony has come: the last moment that was judged, and for which schedule; and open runs."""
+    """Progress of a schedule: the last run time that was judged, by which `mark`, and the open runs.
+
+    `ceremony` is the schedule of the latest run. Its open runs are followed by it once it was removed.
+    """
 
     cursor: int = 0
     mark: str = ""
     since: int = 0
     open: tuple[CeremonyRun, ...] = ()
     reports: tuple[CeremonyReport, ...] = ()
+    ceremony: Ceremony | None = None
 
 
 def progress_of(journal: Journal) -> Progress:
@@ -94,16 +107,21 @@ def plan(
     now: int,
     targets: tuple[str, ...],
     opened: Collection[str] = (),
+    *,
+    loaded: int = 0,
 ) -> tuple[Progress, list[JournalRow]]:
-    """Judge the moments that have come since the last look; gives what is written down.
+    """Judge the run times that have come since the last call; return the progress and the rows to record.
 
-    Moments that come once more, because the clock was set back, begin no run that was `opened` before.
+    Run times that come again because the clock was set back begin no run that was `opened` before. `loaded`
+    is when this process loaded the schedule: earlier run times of a changed schedule were never missed.
     """
     if one.since < known.since:
         # This replica has not heard of the latest change; whoever has goes on.
         return known, []
     if known.mark != one.mark:
-        known = replace(known, mark=one.mark, since=one.since, cursor=max(known.cursor, one.since or now))
+        known = replace(
+            known, mark=one.mark, since=one.since, cursor=max(known.cursor, one.since or loaded or now)
+        )
     if not one.form.enabled:
         return known, []
     if known.cursor > now + GRACE_MS:
@@ -120,7 +138,46 @@ def plan(
             rows.append(JournalRow(now, SKIPPED, {"plannedAt": timestamp(planned), "reason": reason}))
         else:
             runs.append(planned_run(one, planned, targets))
-    return replace(known, open=tuple(runs), cursor=max(known.cursor, due.through)), rows
+    return with_runs(one, replace(known, cursor=max(known.cursor, due.through)), runs), rows
+
+
+def with_runs(one: Ceremony, known: Progress, runs: Sequence[CeremonyRun]) -> Progress:
+    """Return a progress with these open runs, and with what follows them if the schedule goes away."""
+    form = replace(one.form, message="", data=UNSET, description="")
+    return replace(known, open=tuple(runs), ceremony=replace(one, form=form) if runs else known.ceremony)
+
+
+def without_misfires(one: Ceremony, known: Progress, now: int) -> tuple[Progress, list[JournalRow]]:
+    """Drop the runs that were refused for longer than the misfire policy lets them be late.
+
+    With `skip` that is a minute, otherwise a day. With `once` and overlapping runs only the newest stays due.
+    """
+    newest = max([run.planned for run in known.open if not run.by], default=0)
+    left: list[CeremonyRun] = []
+    rows: list[JournalRow] = []
+    for run in known.open:
+        limit = GRACE_MS if one.form.misfire == "skip" and not run.by else MISSED_MS
+        replaced = one.form.misfire == "once" and one.form.overlap == "allow" and run.planned < newest
+        if not run.refused or not (now - run.refused >= limit or (replaced and not run.by)):
+            left.append(run)
+        elif run.opened:
+            # Some of its tasks were opened: they are followed to their end.
+            left.append(replace(run, refused=0))
+        else:
+            about = {"count": 1, "since": timestamp(run.planned), "runId": run.id, "reason": run.error}
+            rows.append(JournalRow(now, MISSED, about))
+    return (replace(known, open=tuple(left)) if tuple(left) != known.open else known), rows
+
+
+def without_unopened(known: Progress, now: int) -> tuple[Progress, list[JournalRow]]:
+    """Drop the runs of a schedule that is gone whose tasks were never opened, and expect no further ones."""
+    rows = [
+        JournalRow(now, SKIPPED, {"plannedAt": timestamp(run.planned), "reason": "the ceremony was removed"})
+        for run in known.open
+        if not run.opened
+    ]
+    left = tuple(replace(run, refused=0) for run in known.open if run.opened)
+    return replace(known, open=left, mark="", since=0), rows
 
 
 def refusal(one: Ceremony, runs: Sequence[CeremonyRun]) -> str:
@@ -133,9 +190,9 @@ def refusal(one: Ceremony, runs: Sequence[CeremonyRun]) -> str:
 
 
 def to_open(one: Ceremony, known: Progress) -> list[CeremonyRun]:
-    """The runs whose tasks are to be opened now: with `queue` only where all before have ended."""
+    """Return the runs with tasks to open now: with `queue` only once all before have ended."""
     runs = known.open[:1] if one.form.overlap == "queue" else known.open
-    return [run for run in runs if not run.opened]
+    return [run for run in runs if run.is_due]
 
 
 def to_stop(one: Ceremony, known: Progress, now: int) -> list[CeremonyRun]:
@@ -187,9 +244,9 @@ def run_item(run: CeremonyRun, heads: Heads) -> dict[str, Any]:
 
 
 def is_over(run: CeremonyRun, heads: Heads) -> bool:
-    """Whether every task of a run has ended."""
+    """Return whether every task of a run has been opened and has ended."""
     states = [_state(heads.get(run.task_id(target))) for target in run.targets]
-    return bool(run.opened) and all(state is None or state in TERMINAL for state in states)
+    return not run.is_due and all(state is None or state in TERMINAL for state in states)
 
 
 def _state(head: Head | None) -> TaskState | None:
@@ -199,7 +256,7 @@ def _state(head: Head | None) -> TaskState | None:
 def _status(run: CeremonyRun, states: Sequence[TaskState | None]) -> str:
     if not run.opened:
         return "queued"
-    if any(state is not None and state not in TERMINAL for state in states):
+    if run.is_due or any(state is not None and state not in TERMINAL for state in states):
         return "running"
     if all(state is TaskState.COMPLETED for state in states):
         return "success"

@@ -1,7 +1,7 @@
-"""The scheduler: has the tasks of ceremonies opened when they are due, and follows them to their end.
+"""The scheduler: opens the tasks of schedules when they are due, and follows their runs to the end.
 
-Every step is written to the journal of the ceremony or follows from it, and can be done again: whoever dies
-between two of them loses nothing, and another replica, or the next start, goes on.
+Every step is recorded in the journal of the schedule or follows from it, and can be repeated: a crash between
+two steps loses nothing, and another replica or the next start continues. A hub that drains starts no run.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from contextlib import suppress
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from trunkline.errors import Conflict, Refused, StoreError
+from trunkline.errors import Conflict, Refused, StoreError, TooManyRequests, Unavailable
 from trunkline.fleet.ceremonies.ceremony import ALL, SYSTEM, TARGETS, Ceremony
+from trunkline.fleet.ceremonies.ceremony_store import taken
 from trunkline.fleet.ceremonies.runs import (
     ENDED,
     OPENED,
@@ -33,7 +34,10 @@ from trunkline.fleet.ceremonies.runs import (
     to_open,
     to_stop,
     updated_run,
+    without_misfires,
+    without_unopened,
 )
+from trunkline.fleet.ceremonies.schedule import GRACE_MS
 from trunkline.fleet.journal import Journal, JournalRow, Journals
 from trunkline.store.base import Store
 from trunkline.wire.types import TERMINAL, Message, Part, Role
@@ -47,6 +51,9 @@ RETRY_MS = 5000
 # Every ceremony is looked at this often: another replica may have begun something and died.
 REST_MS = 60_000
 REPORT_ATTEMPTS = 5
+# How long the history of a schedule is kept after it was removed, counted from its newest row.
+HISTORY_MS = 24 * 3_600_000
+_NEVER = 1 << 62
 # How long what is due is left to other hubs where nobody whom it concerns is known here, and how long after a
 # start agents may take to show what they can.
 LEFT_MS, SETTLE_S = 10_000, 10.0
@@ -75,6 +82,8 @@ OpenTask = Callable[[Fire], Awaitable[object]]
 Charge = Callable[[str, str, int], Awaitable[None]]
 # Cancels a task of a tenant, by its id and in somebody's name.
 StopTask = Callable[[str, str, str], Awaitable[None]]
+# A schedule by its tenant and its id.
+Key = tuple[str, str]
 # The names of the agents of a tenant that have a skill.
 AgentsOf = Callable[[str, str], list[str]]
 # Tells of a run that has ended; whether somebody was told.
@@ -82,7 +91,7 @@ Tell = Callable[[Ceremony, CeremonyReport], Awaitable[bool]]
 
 
 def subject(ceremony_id: str) -> str:
-    """The name of a ceremony's journal."""
+    """Return the name of a schedule's journal."""
     return f"ceremony:{ceremony_id}"
 
 
@@ -102,10 +111,11 @@ class Scheduler:
         rests: Callable[[str], bool] = lambda tenant: False,
         knows: Callable[[str, str], bool] = lambda tenant, agent: True,
         is_settled: Callable[[], bool] = lambda: True,
+        is_draining: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Take the ceremonies and what is done with them; those of a tenant that `rests` are let be.
+        """Take the schedules and what is done with them; those of a tenant that `rests` are paused.
 
-        `knows` says whether a tenant has an agent here, `is_settled` whether all have been heard of.
+        `knows` returns whether a tenant has an agent here, `is_settled` whether all have been discovered.
         """
         self._store = store
         self._ceremonies = ceremonies
@@ -117,8 +127,14 @@ class Scheduler:
         self._rests = rests
         self._knows = knows
         self._is_settled = is_settled
+        self._is_draining = is_draining
         self.journals = Journals(store.docs)
-        self._next: dict[tuple[str, str], int] = {}
+        # When each schedule is checked next, by tenant and id; 0 if it is new or has changed.
+        self._next: dict[Key, int] = {}
+        # The schedules that were removed and have a journal, and when this process noticed.
+        self._gone: dict[Key, int] = {}
+        # When this process loaded each schedule in its present form, by its mark.
+        self._loaded: dict[Key, tuple[str, int]] = {}
 
     async def run(self) -> None:
         """Have everything done when it is due, until cancelled: what one tenant has due delays no other."""
@@ -127,6 +143,7 @@ class Scheduler:
             async with asyncio.timeout(SETTLE_S):
                 while not self._is_settled():  # noqa: ASYNC110 - cards come by themselves
                     await asyncio.sleep(TICK_S)
+        await self._find_gone()
         async with asyncio.TaskGroup() as group:
             while True:
                 try:
@@ -138,73 +155,110 @@ class Scheduler:
                     log.error("ceremonies.waiting error=%s", error)
                 await asyncio.sleep(TICK_S)
 
-    def expect(self, key: tuple[str, str]) -> None:
-        """Have a ceremony looked at with the next tick: it is new or has changed."""
-        self._next.pop(key, None)
+    def expect(self, key: Key) -> None:
+        """Check a schedule with the next tick: it is new, has changed or was removed."""
+        self._next[key] = 0
 
     async def tick(self) -> None:
-        """Take a turn of every ceremony that is due."""
+        """Take a turn of every schedule that is due."""
         now, due = await self._due()
         async with asyncio.TaskGroup() as group:
             for some in due.values():
                 group.create_task(self._take_turns(some, now))
 
-    async def _due(self) -> tuple[int, dict[str, list[Ceremony]]]:
-        """The moment, and the ceremonies that are due then, by tenant."""
-        known = self._ceremonies()
-        for key in sorted(self._next.keys() - known.keys()):
-            # One that comes back has missed nothing meanwhile.
-            await self.journals.forget(key[0], subject(key[1]))
-            del self._next[key]
-        now = await self._store.clock.now()
-        due: dict[str, list[Ceremony]] = {}
-        for key, one in known.items():
-            # One that is to be looked at much later was looked at before the clock was set back.
+    async def _find_gone(self) -> None:
+        """Find the runs of schedules that were removed while no process could follow them."""
+        try:
+            now, known = await self._store.clock.now(), self._ceremonies()
+            for tenant, name in await self.journals.subjects("ceremony"):
+                if (key := (tenant, name.partition(":")[2])) in known:
+                    continue
+                progress = progress_of(await self.journals.read(tenant, name))
+                is_file = progress.ceremony is not None and progress.ceremony.owner == "file"
+                if not (is_file and self._store.shared):
+                    self._gone[key] = now
+                elif progress.open or progress.reports:
+                    # Another replica may still have the file.
+                    self._gone[key] = _NEVER
+        except StoreError as error:
+            log.error("ceremonies.unfollowed error=%s", error)
+
+    async def _due(self) -> tuple[int, dict[str, list[Key]]]:
+        """Return the time, and the schedules to check then, by tenant; a hub that drains has none."""
+        now, known = await self._store.clock.now(), self._ceremonies()
+        for key in self._next.keys() - known.keys() - self._gone.keys():
+            self._gone[key], self._next[key] = now, 0
+            self._loaded.pop(key, None)
+        for key in self._gone.keys() & known.keys():
+            del self._gone[key]
+            self._next[key] = 0
+        due: dict[str, list[Key]] = {}
+        for key in [] if self._is_draining() else [*known, *self._gone]:
+            # A check that is planned much later was planned before the clock was set back.
             is_due = not now < self._next.get(key, 0) <= now + REST_MS
-            if is_due and not self._rests(one.tenant):
-                due.setdefault(one.tenant, []).append(one)
+            if is_due and not self._rests(key[0]):
+                due.setdefault(key[0], []).append(key)
         return now, due
 
-    async def _take_turns(self, due: Sequence[Ceremony], now: int) -> None:
+    async def _take_turns(self, due: Sequence[Key], now: int) -> None:
         places = asyncio.Semaphore(_AT_ONCE)
         async with asyncio.TaskGroup() as group:
-            for one in due:
-                group.create_task(self._turn(one, now, places))
+            for key in due:
+                group.create_task(self._turn(key, now, places))
 
-    async def _turn(self, one: Ceremony, now: int, places: asyncio.Semaphore) -> None:
+    async def _turn(self, key: Key, now: int, places: asyncio.Semaphore) -> None:
         async with places:
-            # One that changes while its turn is on is looked at again.
-            self._next[one.key] = now + RETRY_MS
+            # A schedule that changes during its turn is set to 0 meanwhile, and checked again.
+            self._next[key] = now + RETRY_MS
             try:
-                progress = await self._advance(one, now)
+                one = self._ceremonies().get(key)
+                if one is None:
+                    following = await self._wind_down(key, now)
+                else:
+                    following = _next_look(one, await self._advance(one, now), now)
             except Exception as error:  # noqa: BLE001
                 # Whatever is wrong with one of them, the others go on.
-                log.error("ceremony.waiting ceremony=%s error=%r", one.id, error)
-                look = now + RETRY_MS
-            else:
-                look = _next_look(one, progress, now)
-            # With the next tick one that has changed meanwhile; and one that went, whose journal was written.
-            self._next[one.key] = look if one.key in self._next else 0
+                log.error("ceremony.waiting ceremony=%s error=%r", key[1], error)
+                following = now + RETRY_MS
+            if self._next.get(key):
+                self._next[key] = following
 
     async def _advance(self, one: Ceremony, now: int) -> Progress:
-        """Do what is due of one ceremony, each step recorded before the one that follows from it."""
+        """Do what is due of one schedule, each step recorded before the one that follows from it."""
+        progress = await self._plan(one, now)
+        for run in to_open(one, progress):
+            if self._is_here(one, run.targets) or not self._is_left(one, run.planned, now):
+                progress = await self.open_run(one, run, now)
+                if any([each.refused for each in progress.open if each.id == run.id]):
+                    # What refuses one run now refuses the others as well.
+                    break
+        return await self._follow(one, progress, now)
+
+    async def _plan(self, one: Ceremony, now: int) -> Progress:
+        """Record the runs that have ended, and those that begin."""
         before = progress_of(await self.journals.read(one.tenant, subject(one.id)))
-        heads = {run.id: await self.heads(one, run) for run in before.open if run.opened}
+        heads = await self._heads_of(one, before)
         targets = self.targets(one)
-        is_here = any([self._knows(one.tenant, name) for name in targets])
+        is_here = self._is_here(one, targets)
+        mark, loaded = self._loaded.get(one.key, ("", now))
+        if mark != one.mark:
+            loaded = now
+        self._loaded[one.key] = one.mark, loaded
 
         def revise(journal: Journal) -> Journal | None:
             known = progress_of(journal)
             planned, rows = _without_ended(one, known, heads, now, tells=self._tell is not None)
+            planned, late = without_misfires(one, planned, now)
             further: list[JournalRow] = []
-            if is_here or not self._is_left(one, next(one.schedule.after(known.cursor), 0), now):
-                planned, further = plan(one, planned, now, targets, opened_in(journal))
-            return None if planned == known else journal_with(journal, planned, [*rows, *further])
+            is_left = not is_here and self._is_left(one, next(one.schedule.after(known.cursor), 0), now)
+            if not is_left and not self._is_draining():
+                planned, further = plan(one, planned, now, targets, opened_in(journal), loaded=loaded)
+            return None if planned == known else journal_with(journal, planned, [*rows, *late, *further])
 
-        progress = progress_of(await self.journals.change(one.tenant, subject(one.id), revise))
-        for run in to_open(one, progress):
-            if is_here or not self._is_left(one, run.planned, now):
-                progress = await self.open_run(one, run, now)
+        return progress_of(await self.journals.change(one.tenant, subject(one.id), revise))
+
+    async def _follow(self, one: Ceremony, progress: Progress, now: int) -> Progress:
+        """Stop the runs that have taken too long, and report those that have ended."""
         for run in to_stop(one, progress, now):
             progress = await self._stop_run(one, run, now)
         for report in progress.reports:
@@ -212,18 +266,83 @@ class Scheduler:
                 progress = await self._report(one, report, now)
         return progress
 
+    async def _wind_down(self, key: Key, now: int) -> int:
+        """Follow the open runs of a schedule that was removed to their end; return when to check it again.
+
+        A file that an editor replaces is missing for a moment, so for a minute nothing else is changed. The
+        history is deleted a day later.
+        """
+        journal = await self.journals.read(key[0], subject(key[1]))
+        one = progress_of(journal).ceremony
+        gone_at = self._gone.get(key, now)
+        is_removed = now - gone_at >= GRACE_MS
+        if one is not None:
+            journal = await self._wind_down_runs(one, now, is_removed=is_removed)
+            progress = await self._follow(one, progress_of(journal), now)
+            if progress.reports or any([run.opened for run in progress.open]):
+                return now + LOOK_MS
+        if not is_removed and gone_at != _NEVER:
+            return now + GRACE_MS
+        if journal.rows and now - journal.rows[-1].at < HISTORY_MS and gone_at != _NEVER:
+            return now + REST_MS
+        if key in self._gone and key not in self._ceremonies():
+            if gone_at != _NEVER:
+                await self.journals.delete(key[0], subject(key[1]), journal)
+            del self._gone[key], self._next[key]
+        return now + RETRY_MS
+
+    async def _wind_down_runs(self, one: Ceremony, now: int, *, is_removed: bool) -> Journal:
+        before = progress_of(await self.journals.read(one.tenant, subject(one.id)))
+        heads = await self._heads_of(one, before)
+
+        def revise(journal: Journal) -> Journal | None:
+            known = progress_of(journal)
+            left, rows = _without_ended(one, known, heads, now, tells=self._tell is not None)
+            if is_removed and one.key not in self._ceremonies():
+                left, dropped = without_unopened(left, now)
+                rows += dropped
+            return None if left == known else journal_with(journal, left, rows)
+
+        return await self.journals.change(one.tenant, subject(one.id), revise)
+
+    def _is_here(self, one: Ceremony, targets: Sequence[str]) -> bool:
+        """Return whether this hub knows one of the agents that a run concerns."""
+        return any([self._knows(one.tenant, name) for name in targets])
+
+    async def _heads_of(self, one: Ceremony, progress: Progress) -> dict[str, Heads]:
+        """Return the heads of the tasks of the runs that were opened, by the ids of the runs."""
+        return {run.id: await self.heads(one, run) for run in progress.open if run.opened}
+
     def _is_left(self, one: Ceremony, planned: int, now: int) -> bool:
-        """Whether a run that concerns nobody here is left to hubs with other agents."""
+        """Return whether a run is left to hubs that know its agents."""
         return self._store.shared and now < planned + one.jitter.delay(planned) + LEFT_MS
 
     async def charge(self, one: Ceremony, count: int) -> None:
-        """Let in a run that somebody asks for, before it is written down.
+        """Charge a run that somebody starts by hand, before it is recorded.
 
         Raises:
-            TooManyRequests: whose the ceremony is may not have more done now.
+            TooManyRequests: the owner of the schedule has met a limit.
+            Unavailable: the hub is going down.
         """
+        if self._is_draining():
+            raise Unavailable("the hub is going down; no run was started, try again")
         if self._charge is not None:
             await self._charge(one.tenant, one.form.created_by or SYSTEM, count)
+
+    async def take_over(self, made: Ceremony) -> Progress:
+        """Return the progress of a deleted schedule that a new one replaces; another author's is deleted.
+
+        Raises:
+            InvalidParams: a run of another author's schedule has not ended, which is a conflict.
+        """
+        journal = await self.journals.read(made.tenant, subject(made.id))
+        before = progress_of(journal)
+        if before.ceremony is None or before.ceremony.form.created_by == made.form.created_by:
+            return before
+        if before.open:
+            raise taken(made.id)
+        await self.journals.delete(made.tenant, subject(made.id), journal)
+        return Progress()
 
     def targets(self, one: Ceremony) -> tuple[str, ...]:
         """The agents that a run of a ceremony concerns now."""
@@ -238,41 +357,37 @@ class Scheduler:
         return {task_id: await self._store.heads.get(one.tenant, task_id) for task_id in ids}
 
     async def open_run(self, one: Ceremony, run: CeremonyRun, now: int) -> Progress:
-        """Open the tasks of a run that are not open yet, and write that down."""
-        error = ""
+        """Open the tasks of a run that are not open yet, and record that.
+
+        A refusal that passes leaves the run due: a limit, a server that goes down, a tenant that is disabled.
+        """
+        error, is_refused, done = "", False, 0
         for target, (task_id, head) in zip(run.targets, (await self.heads(one, run)).items(), strict=True):
             if head is None:
-                # A conflict: another replica has opened it meanwhile.
-                with suppress(Conflict):
-                    error = await self._opened(one, run, target, task_id) or error
-        row = JournalRow(now, OPENED, {"runId": run.id, "taskId": run.first_task})
-        return await self._change_run(one, run, row, opened=now, error=error)
-
-    async def _opened(self, one: Ceremony, run: CeremonyRun, target: str, task_id: str) -> str:
-        form = one.form
-        parts = [Part(text=form.message or form.name)]
-        if form.data is not UNSET:
-            parts.append(Part(data=form.data))
-        fire = Fire(
-            tenant=one.tenant,
-            principal=form.created_by or SYSTEM,
-            skill=form.skill,
-            target=target,
-            message=Message(message_id=task_id, role=Role.USER, parts=tuple(parts)),
-            task_id=task_id,
-            run_id=run.id,
-            ceremony=one.id,
-            by_hand=bool(run.by),
+                try:
+                    # A conflict: another replica has opened it meanwhile.
+                    with suppress(Conflict):
+                        await self._open_task(_fire(one, run, target, task_id))
+                except Refused as refused:
+                    error = refused.message
+                    passes = isinstance(refused, TooManyRequests | Unavailable)
+                    if is_refused := passes or self._rests(one.tenant):
+                        break
+            done += 1
+        opened = run.opened or (now if done else 0)
+        rows = [JournalRow(now, OPENED, {"runId": run.id, "taskId": run.first_task})]
+        return await self._change_run(
+            one,
+            run,
+            rows if opened and not run.opened else [],
+            opened=opened,
+            refused=(run.refused or now) if is_refused else 0,
+            error=error,
         )
-        try:
-            await self._open_task(fire)
-        except Refused as refused:
-            return refused.message
-        return ""
 
     async def _stop_run(self, one: Ceremony, run: CeremonyRun, now: int) -> Progress:
         row = JournalRow(now, TIMEOUT, {"runId": run.id})
-        progress = await self._change_run(one, run, row, timed_out=True)
+        progress = await self._change_run(one, run, [row], timed_out=True)
         for task_id, head in (await self.heads(one, run)).items():
             if head is not None and head.state not in TERMINAL:
                 with suppress(Refused):
@@ -280,16 +395,15 @@ class Scheduler:
         return progress
 
     async def _change_run(
-        self, one: Ceremony, run: CeremonyRun, row: JournalRow, **changes: object
+        self, one: Ceremony, run: CeremonyRun, rows: Sequence[JournalRow], **changes: object
     ) -> Progress:
-        """Change a run that is open, once."""
+        """Change an open run as it was read, unless another replica was faster."""
 
         def revise(journal: Journal) -> Journal | None:
             known = progress_of(journal)
             changed = updated_run(known, run.id, **changes)
-            current = next((each for each in known.open if each.id == run.id), None)
-            done = current is None or (current.opened and not changes.get("timed_out")) or current.timed_out
-            return None if done else journal_with(journal, changed, [row])
+            is_same = run in known.open or (changes.get("timed_out") and not _timed_out(known, run.id))
+            return journal_with(journal, changed, rows) if is_same and changed != known else None
 
         return progress_of(await self.journals.change(one.tenant, subject(one.id), revise))
 
@@ -310,6 +424,28 @@ class Scheduler:
             return journal_with(journal, replace(known, reports=(*left, *again)), [])
 
         return progress_of(await self.journals.change(one.tenant, subject(one.id), revise))
+
+
+def _fire(one: Ceremony, run: CeremonyRun, target: str, task_id: str) -> Fire:
+    form = one.form
+    parts = [Part(text=form.message or form.name)]
+    if form.data is not UNSET:
+        parts.append(Part(data=form.data))
+    return Fire(
+        tenant=one.tenant,
+        principal=form.created_by or SYSTEM,
+        skill=form.skill,
+        target=target,
+        message=Message(message_id=task_id, role=Role.USER, parts=tuple(parts)),
+        task_id=task_id,
+        run_id=run.id,
+        ceremony=one.id,
+        by_hand=bool(run.by),
+    )
+
+
+def _timed_out(known: Progress, run_id: str) -> bool:
+    return all([run.timed_out for run in known.open if run.id == run_id])
 
 
 def _without_ended(
