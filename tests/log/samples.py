@@ -74,6 +74,7 @@ middle = st.one_of(
     st.builds(ev.AnswerRead, place=st.integers(0, 3)),
     st.builds(ev.QuestionClosed, place=st.integers(0, 3), withdrawn=st.booleans()),
     st.builds(ev.Parked, wake_at=st.sampled_from([0, 5_000]), child=st.sampled_from(["", "k"])),
+    st.builds(ev.WaitBegun, until=st.sampled_from([0, 5_000])),
     st.builds(
         ev.FlowRows,
         rows=st.lists(st.builds(ev.FlowRow, name=texts, payload=st.just({"nodeId": "a"})), max_size=2).map(

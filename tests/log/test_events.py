@@ -33,7 +33,7 @@ def test_kind_is_the_class_name() -> None:
         "notified", "parked",
         "pushdeleted", "pushset",
         "questionclosed", "replied", "routed", "said", "status",
-        "stepped", "submitted", "taken",
+        "stepped", "submitted", "taken", "waitbegun",
     ]  # fmt: skip
 
 

@@ -326,6 +326,7 @@ def test_a_task_without_its_artifacts() -> None:
 WORKING = TaskState.WORKING
 TAKEN_OVER = ev.Claimed("n2")
 ANEW = ev.Stepped(-1, "")
+ROWS_THAT_WAIT = ev.FlowRows((ev.FlowRow("ActivityRequested", {}),), waits=True)
 
 
 @pytest.mark.parametrize(
@@ -355,10 +356,20 @@ ANEW = ev.Stepped(-1, "")
         ((TAKEN_OVER, ev.Claimed(""), ev.Claimed("n3")), 1),
         ((TAKEN_OVER, ev.Parked(5), ev.Claimed("n3")), 0),
         ((ev.Status(TaskState.INPUT_REQUIRED), TAKEN_OVER, ev.FollowUp(said()), ev.Status(WORKING)), 0),
+        # A resumed executor that only waits is no cause of a crash, until something is appended.
+        ((TAKEN_OVER, ev.WaitBegun(), ev.Claimed("n3")), 0),
+        ((TAKEN_OVER, ev.WaitBegun(), ev.Claimed("n3"), ev.Claimed("n4")), 1),
+        ((TAKEN_OVER, ev.WaitBegun(), ev.ChildEnded("c", WORKING), ev.Claimed("n3")), 1),
+        # Its wait was over before the crash was found, so that it may have been at work.
+        ((TAKEN_OVER, ev.WaitBegun(1), ev.Claimed("n3")), 1),
+        ((TAKEN_OVER, ev.WaitBegun(1 << 60), ev.Claimed("n3")), 0),
+        # A workflow's run waits until its rows say otherwise, whatever it hears.
+        ((ROWS_THAT_WAIT, TAKEN_OVER, ev.ChildEnded("c", WORKING), ev.Claimed("n3")), 0),
+        ((ROWS_THAT_WAIT, ev.FlowRows(()), TAKEN_OVER, ev.Claimed("n3")), 2),
     ],
 )
 def test_takeovers_without_progress_are_counted(events: tuple[ev.AnyEvent, ...], takeovers: int) -> None:
-    assert fold("t", recorded((opening(), *events))).takeovers == takeovers
+    assert fold("t", recorded((opening(), *events))).crashes.takeovers == takeovers
 
 
 def test_the_first_piece_of_an_answer_says_what_it_is_called() -> None:

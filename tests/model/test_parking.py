@@ -9,7 +9,20 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
-from tests.run.desk import DONE, Acts, Desk, Shared, answer, delta, is_end, question, said, until
+from tests.run.desk import (
+    DONE,
+    Acts,
+    Desk,
+    Shared,
+    answer,
+    appended,
+    child_rest,
+    delta,
+    is_end,
+    question,
+    said,
+    until,
+)
 from tests.run.pair import die
 from trunkline.clock import Ids, now_ms
 from trunkline.errors import Refused, TaskNotCancelable, UnsupportedOperation
@@ -38,7 +51,7 @@ class Script:
         while True:
             if place == len(self.orders):
                 # Said to it by the model whenever there is a new order.
-                await work.appended(work.state.seq)
+                await appended(work)
                 continue
             order, place = self.orders[place], place + 1
             match order:
@@ -49,7 +62,7 @@ class Script:
                 case "sleep":
                     await self._sleep(work, place)
                 case "child":
-                    await work.child_rest(CHILD, 0)
+                    await child_rest(work, CHILD)
                 case _:
                     return DONE
 

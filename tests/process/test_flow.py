@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -85,6 +85,113 @@ def test_a_run_goes_on_after_its_process_was_killed(store: str, tmp_path: Path) 
     assert ended.stdout.strip() == "completed ['first', 'second']"
     # What was recorded was not done again; what was under way was.
     assert notes.read_text().split() == ["first", "second", "second"]
+
+
+WAITING = """
+import asyncio, os, sys
+from pathlib import Path
+from trunkline.flow import LocalFlows
+from trunkline.flow.activities.base import Outcome
+from trunkline.log.events import Status
+from trunkline.run.executor import OnCrash
+from trunkline.run.node import HostedAgent
+from trunkline.wire.types import TaskState
+
+store, go, kind = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
+AGENT = {"agent_id": "coder", "protocol": "a2a", "input_mapping": {"task": "x"}}
+NODES = {
+    "agent": {"type": "agent_delegate", "config": AGENT},
+    "timer": {"type": "wait", "config": {"kind": "duration", "duration": "1h"}},
+    "tool": {"type": "tool_call", "config": {"server": "s", "tool": "t", "arguments": {}}},
+}
+WAY = ["__start__", "start", "work", "end"]
+DOCUMENT = {
+    "document": {"schema": "s", "name": "killed", "version": "1"},
+    "state_schema": {"type": "object"},
+    "nodes": [{"id": "start", "type": "start"}, {"id": "work", **NODES[kind]}, {"id": "end", "type": "end"}],
+    "edges": [{"source": source, "target": target} for source, target in zip(WAY, WAY[1:])],
+}
+
+
+class Coder:
+    \"\"\"An agent in another process: its work is done when the file exists.\"\"\"
+
+    works_elsewhere = True
+
+    def agent(self, tenant, agent_id):
+        return agent_id
+
+    def admit(self, request):
+        return "code"
+
+    def on_crash(self, skill):
+        return OnCrash.RESUME
+
+    async def close(self):
+        pass
+
+    async def run(self, work):
+        while not go.exists():
+            await asyncio.sleep(0.02)
+        return Status(TaskState.COMPLETED)
+
+
+class Deadly:
+    async def execute(self, activity):
+        if not go.exists():
+            os._exit(9)
+        return Outcome(ok=True)
+
+
+async def main():
+    coder = Coder()
+    carried = [HostedAgent("coder", coder)]
+    async with LocalFlows(store, carried=carried, agents=coder, activities=Deadly()) as flows:
+        if sys.argv[4] == "start":
+            await flows.start(DOCUMENT, {}, execution_id="e")
+        print("up", flush=True)
+        result = await flows.handle("e").wait()
+        print(result.status, result.error, flush=True)
+
+
+asyncio.run(main())
+"""
+
+
+def _run_until_killed(command: list[str], delay_s: float) -> None:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as dying:
+        assert dying.stdout is not None and dying.stdout.readline() == "up\n"
+        with suppress(subprocess.TimeoutExpired):
+            dying.wait(delay_s)
+        assert dying.poll() is None, dying.stdout.read()
+        dying.kill()
+
+
+@pytest.mark.parametrize("kind", ["agent", "timer"])
+def test_a_run_that_only_waits_survives_kills_within_seconds(store: str, kind: str, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    command = [sys.executable, "-c", WAITING, store, str(go), kind]
+    # Killed in the first moments after its takeover, and later.
+    for word, delay_s in [("start", 0.3), *[("go", 0.02 * turn**2) for turn in range(6)]]:
+        _run_until_killed([*command, word], delay_s)
+    if kind == "timer":
+        _run_until_killed([*command, "go"], 0.5)
+        return
+    go.touch()
+    ended = subprocess.run([*command, "go"], capture_output=True, text=True, timeout=LIMIT_S, check=True)
+    assert ended.stdout.splitlines()[-1].split() == ["completed"]
+
+
+def test_a_run_whose_activity_ends_the_process_fails_at_the_limit(store: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WAITING, store, str(tmp_path / "go"), "tool"]
+    codes = [
+        subprocess.run([*command, "start"], check=False, timeout=LIMIT_S, capture_output=True).returncode
+    ]
+    while codes[-1] and len(codes) < 8:
+        ended = subprocess.run([*command, "go"], check=False, timeout=LIMIT_S, capture_output=True, text=True)
+        codes.append(ended.returncode)
+    assert codes == [9] * 4 + [0]
+    assert "also after it was begun again 3 times" in ended.stdout
 
 
 DELEGATING = """

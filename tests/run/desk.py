@@ -209,6 +209,17 @@ def answer(feed: Feed) -> str:
     return "".join(part.text or "" for part in feed.state.artifacts.whole("answer").parts)
 
 
+async def appended(work: Work) -> None:
+    """Wait until something more is appended to the log of a task."""
+    seq = work.state.seq
+    await work.until(lambda: work.state.seq > seq)
+
+
+async def child_rest(work: Work, child: str) -> None:
+    """Wait until a child of a task has ended or asks."""
+    await work.until(lambda: work.state.has_rested(child, 0), children=(child,))
+
+
 async def follow(log: Log, feed: Feed, after: int) -> list[int]:
     """Read a feed as a stream does, to the end of its task; gives the seqs."""
     seqs: list[int] = []

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.run.desk import AGENT, DONE, LIMIT_S, Acts, Desk, desk, run, said, until
+from tests.run.desk import AGENT, DONE, LIMIT_S, Acts, Desk, appended, child_rest, desk, run, said, until
 from trunkline.clock import Ids
 from trunkline.errors import StoreError
 from trunkline.log import events as ev
@@ -48,9 +48,9 @@ class Family:
         self.ran.append(text)
         if text == "parent":
             while len(work.state.history) < 2:
-                await work.appended(work.state.seq)
+                await appended(work)
             child = work.state.history[1].parts[0].text or ""
-            await work.child_rest(child, 0)
+            await child_rest(work, child)
             return DONE if work.state.ended_children[child] is COMPLETED else ev.Status(TaskState.FAILED)
         if text == "quick":
             await self.go.wait()

@@ -29,7 +29,7 @@ from tests.run.desk import (
 )
 from tests.run.pair import ask, die, hang, pair, seen
 from tests.run.stores import damage, set_back
-from trunkline.clock import Ids
+from trunkline.clock import Ids, now_ms
 from trunkline.errors import Duplicate, StoreError, TaskNotCancelable, TaskNotFound
 from trunkline.log import events as ev
 from trunkline.log.decide import Claim
@@ -148,6 +148,39 @@ def test_a_task_whose_nodes_die_one_after_the_other_fails(crash: OnCrash) -> Non
                 await die(next_one)
         assert (len(begun), far.state.state) == (3, TaskState.FAILED)
         assert "2 times" in reason(far)
+        await store.close()
+
+    run(case())
+
+
+@pytest.mark.parametrize("crash", [OnCrash.RESTART, OnCrash.RESUME], ids=lambda crash: crash.value)
+@pytest.mark.parametrize("wake_at", [0, 1 << 50], ids=["log", "moment"])
+def test_a_task_that_only_waits_survives_any_number_of_crashes(crash: OnCrash, wake_at: int) -> None:
+    async def wait(work: Work) -> Verdict:
+        await work.until(lambda: len(work.state.history) > 1, wake_at)
+        return DONE
+
+    async def case() -> None:
+        store = Shared()
+        await store.open()
+        limits = Limits(cancel_s=0.2, drain_s=0.2, takeovers=2)
+        async with desk(wait, limits, store, crash) as first:
+            feed = await first.open()
+            await first.reach(feed, TaskState.WORKING)
+            await die(first)
+        for _ in range(6):
+            async with desk(wait, limits, store, crash) as next_one:
+                far = await seen(next_one, feed)
+                # The claim is recorded, and behind it that the executor waits.
+                while not far.state.over and not far.state.crashes.is_waiting(far.state.seq, now_ms()):
+                    await next_one.tasks.move(far, 5)
+                assert far.state.state is TaskState.WORKING, reason(far)
+                await die(next_one)
+        async with desk(wait, limits, store, crash) as last:
+            far = await seen(last, feed)
+            await until(lambda: far.state.node == last.node)
+            await last.say(far, said("go on"))
+            assert await last.ended(far) is COMPLETED
         await store.close()
 
     run(case())

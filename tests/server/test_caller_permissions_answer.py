@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.run.desk import DONE, Act, Desk, delta, desk, run
+from tests.run.desk import DONE, Act, Desk, appended, delta, desk, run
 from trunkline import errors
 from trunkline.auth.principal import CALLER, Principal, Scope
 from trunkline.log import events as ev
@@ -198,7 +198,7 @@ def test_who_comes_second_is_told_that_nothing_is_asked() -> None:
     async def asks_and_works(work: Work) -> Verdict:
         await work.ask(ev.Status(ASKING, Message("q1", role=Role.AGENT, parts=(Part(text="Shall I?"),))))
         while work.state.history[-1].text != "more":
-            await work.appended(work.state.seq)
+            await appended(work)
         return DONE
 
     async def case() -> None:

@@ -6,10 +6,9 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
-from trunkline.log import events as ev
 from trunkline.log.events import Chunk, Compacted, Delta
 from trunkline.wire.reports import bare_reports
-from trunkline.wire.types import Artifact, Metadata, Part, TaskState, described
+from trunkline.wire.types import Artifact, Metadata, Part, described
 
 
 class GrowingArtifact:
@@ -120,38 +119,3 @@ class Artifacts:
     def bare_reports(self) -> Metadata:
         """What runs have reported without having made anything; as metadata by URI."""
         return bare_reports(tuple([one.whole() for one in self._growing.values() if one.is_empty]))
-
-
-class RunProgress:
-    """Whether a run that was taken over gets further than those that died over the same task.
-
-    It begins where the log ends at the last takeover.
-    """
-
-    __slots__ = ("_restarted", "_rewritten")
-
-    def __init__(self) -> None:
-        # Whether it began from the beginning, or said something otherwise.
-        self._restarted = self._rewritten = False
-
-    def is_shown_by(self, event: ev.AnyEvent, artifacts: Artifacts) -> bool:
-        """Whether an event shows that the run has done more than those that died before it."""
-        match event:
-            case ev.Delta(artifact_id=artifact_id, append=append):
-                return self._goes_on(append or artifact_id not in artifacts)
-            case ev.Chunk(artifact=artifact, append=append):
-                return self._goes_on(append or artifact.artifact_id not in artifacts)
-            case ev.Stepped(place=place):
-                self._restarted = self._restarted or place < 0
-                return not self._restarted
-            case ev.Status(state=state):
-                # A status adds nothing to the one before it; a run could say new ones for ever.
-                return state is not TaskState.WORKING
-            case ev.AnswerRead() | ev.QuestionClosed() | ev.Parked() | ev.Replied() | ev.FlowRows():
-                return True
-            case _:
-                return False
-
-    def _goes_on(self, adds: bool) -> bool:
-        self._rewritten = self._rewritten or not adds
-        return not self._rewritten and not self._restarted

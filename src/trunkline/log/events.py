@@ -157,9 +157,20 @@ class FlowRows(Event, frozen=True):
     """A workflow's run came this far: rows of its history that were written together, in their order.
 
     A row holds what is new in it. What it shows of the state of the run follows from the rows before it.
+    With `waits`, no activity of the run is open in its process until the next event of this kind.
     """
 
     rows: tuple[FlowRow, ...]
+    waits: bool = False
+
+
+class WaitBegun(Event, frozen=True):
+    """A resumed executor only waits: for the next event of the log, or until `until`.
+
+    `until` is in milliseconds since the epoch, 0 for no limit. A crash during the wait has another cause.
+    """
+
+    until: int = 0
 
 
 class Parked(Event, frozen=True):
@@ -245,8 +256,8 @@ class Unread(Event, frozen=True):
 
 Known = (
     Submitted | Routed | Claimed | FollowUp | Status | Delta | Chunk | Replied | CancelRequested | Stepped
-    | FlowRows | Parked | ChildEnded | ChildAsked | Notified | AnswerRead | QuestionClosed | PushSet
-    | PushDeleted | Compacted
+    | FlowRows | WaitBegun | Parked | ChildEnded | ChildAsked | Notified | AnswerRead | QuestionClosed
+    | PushSet | PushDeleted | Compacted
 )  # fmt: skip
 AnyEvent = Known | Unread
 

@@ -11,7 +11,8 @@ from types import MappingProxyType
 from typing import assert_never
 
 from trunkline.log import events as ev
-from trunkline.log.artifact import Artifacts, RunProgress
+from trunkline.log.artifact import Artifacts
+from trunkline.log.crash_count import CrashCount
 from trunkline.wire.spellings import timestamp
 from trunkline.wire.types import (
     COMPLETED,
@@ -41,12 +42,11 @@ class State:
     """A task folded up to `seq`."""
 
     __slots__ = (
-        "_history", "_progress", "active_at", "agent", "answered_by", "answers", "artifacts",
-        "cancel_requested", "child", "child_questions", "context_id", "created_at", "deadline",
-        "ended_children", "extensions", "interrupted", "metadata", "node", "notice", "notices", "opened",
-        "output_modes", "over", "parent", "principal", "push", "push_since", "questions", "reply", "resting",
-        "seq", "size", "skill", "state", "status_at", "status_message", "taken", "takeovers", "task_id",
-        "trace", "wake_at",
+        "_history", "active_at", "agent", "answered_by", "answers", "artifacts", "cancel_requested", "child",
+        "child_questions", "context_id", "crashes", "created_at", "deadline", "ended_children", "extensions",
+        "interrupted", "metadata", "node", "notice", "notices", "opened", "output_modes", "over", "parent",
+        "principal", "push", "push_since", "questions", "reply", "resting", "seq", "size", "skill", "state",
+        "status_at", "status_message", "taken", "task_id", "trace", "wake_at",
     )  # fmt: skip
 
     def __init__(self, task_id: str) -> None:
@@ -79,9 +79,7 @@ class State:
         # The ids of these questions.
         self.questions: list[str] = []
         self.taken = 0
-        # How many nodes in a row died over it without its executor having got any further.
-        self.takeovers = 0
-        self._progress: RunProgress | None = None
+        self.crashes = CrashCount()
         self.cancel_requested = False
         # When the open question is closed without an answer; None if never, or if there is none.
         self.deadline: int | None = None
@@ -145,8 +143,8 @@ class State:
         if recorded.seq != self.seq + 1:
             self._check_range(recorded)
         self.seq, event = recorded.seq, recorded.event
-        if self._progress is not None and self._progress.is_shown_by(event, self.artifacts):
-            self.takeovers, self._progress = 0, None
+        if self.crashes.progress is not None:
+            self.crashes.note_progress(event, self.artifacts)
         # The commonest by type: that a struct is not of a class is found out slowly.
         if type(event) is ev.Delta or type(event) is ev.Chunk:
             self.active_at = recorded.at
@@ -166,7 +164,7 @@ class State:
             case ev.Replied(message=message):
                 self._replied(message, recorded.at)
             case ev.Claimed(node=node):
-                self._claim(node)
+                self._claim(node, recorded.at)
             case ev.CancelRequested():
                 self._request_cancel(recorded.at)
             case ev.Parked():
@@ -177,11 +175,11 @@ class State:
                 self.artifacts.restore(event)
             case ev.AnswerRead() | ev.QuestionClosed():
                 self._settle_question(event)
-            case ev.PushSet(target=target):
-                self._set_push(target)
-            case ev.PushDeleted(id=gone):
-                self._delete_push(gone)
-            case ev.FlowRows() | ev.Unread() | ev.Delta() | ev.Chunk() | ev.Stepped() | ev.Routed():
+            case ev.PushSet() | ev.PushDeleted():
+                self._change_push(event)
+            case ev.FlowRows() | ev.WaitBegun():
+                self.crashes.note_wait(event, self.seq)
+            case ev.Unread() | ev.Delta() | ev.Chunk() | ev.Stepped() | ev.Routed():
                 pass
             case _:
                 assert_never(event)
@@ -213,11 +211,10 @@ class State:
         self.reply = message
         self._enter(COMPLETED, message, at)
 
-    def _claim(self, node: str) -> None:
+    def _claim(self, node: str, at: int) -> None:
         if node and self.node and not self.interrupted:
-            # From a node that had not let go of it, so that one died; a question outlives its node.
-            self.takeovers += 1
-            self._progress = RunProgress()
+            # The node before did not release the task, so it died. A question outlives its node.
+            self.crashes.note_takeover(self.seq, at)
         self.node = node
         # Whoever has it may die too: an open question stays due.
         self.wake_at, self.child = self.deadline, ""
@@ -286,14 +283,17 @@ class State:
             # Not of a parked task: what it waits for is its own, whatever is said meanwhile.
             self.wake_at, self.child = deadline, ""
 
+    def _change_push(self, event: ev.PushSet | ev.PushDeleted) -> None:
+        if isinstance(event, ev.PushSet):
+            return self._set_push(event.target)
+        self.push = {name: target for name, target in self.push.items() if name != event.id}
+        self.push_since = {name: seq for name, seq in self.push_since.items() if name != event.id}
+        return None
+
     def _set_push(self, target: ev.PushTarget) -> None:
         self.push = {**self.push, target.id: target}
         # One that is replaced keeps its place: the first one counts.
         self.push_since = {target.id: self.seq, **self.push_since}
-
-    def _delete_push(self, gone: str) -> None:
-        self.push = {name: target for name, target in self.push.items() if name != gone}
-        self.push_since = {name: seq for name, seq in self.push_since.items() if name != gone}
 
 
 def deadline_of(event: ev.Status) -> int | None:

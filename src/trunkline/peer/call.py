@@ -113,7 +113,7 @@ class AgentCall:
         """Wait for the end of the child; what it asks meanwhile is asked of our own caller."""
         state, child, heard = self._work.state, planned.child, 0
         while True:
-            await self._work.child_rest(child, heard)
+            await self._work.until(lambda heard=heard: state.has_rested(child, heard), children=(child,))
             # First what it asked: what was asked of our caller before a crash is asked again, in its order.
             asked = state.child_questions.get(child, ())
             if heard == len(asked):

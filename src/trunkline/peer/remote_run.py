@@ -472,7 +472,8 @@ class RemoteRun:
         await self._pause(state.notices)
 
     async def _pause(self, heard: int, longest_s: float = LONGEST_PAUSE_S) -> None:
-        await self._work.notified(heard, self._pause_until(longest_s))
+        state = self._work.state
+        await self._work.until(lambda: state.notices > heard, self._pause_until(longest_s))
 
     def _pause_until(self, longest_s: float) -> int:
         # Longer as time goes on, by what the log says: a wait that it bridges begins anew when it is played.

@@ -156,24 +156,12 @@ class Work(Protocol):
         """Wait for a moment, in milliseconds since the epoch."""
         ...
 
-    async def child_rest(self, child: str, heard: int) -> None:
-        """Wait until a child of this task has ended, or asked more than these many questions."""
-        ...
-
-    async def notified(self, heard: int, until: int) -> None:
-        """Wait until the agent elsewhere has told more than these many times of it, or for a moment."""
-        ...
-
     async def step_before(self, name: str, fits: Callable[[Message], bool]) -> tuple[Stepped | None, bool]:
         """The last step of this name in the newest earlier task of the context whose first message fits.
 
         Told beside it is whether the context is the principal's own. Without such a step it is where it has
         the id of a task of the principal; any other id was chosen by a caller, and others may choose it too.
         """
-        ...
-
-    async def appended(self, after: int) -> None:
-        """Wait until the log holds something after this seq: whatever a caller or a child adds to it."""
         ...
 
     async def until(

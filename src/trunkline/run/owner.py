@@ -35,7 +35,7 @@ class Owner:
     __slots__ = (
         "_abandoned", "_again", "_buffer", "_continues", "_force", "_held", "_left", "_node",
         "_questions", "_replay", "_spoken", "_started_at", "_stop", "_task", "_waiting",
-        "agent", "earlier", "feed", "heard_at", "ids", "loop", "open_steps", "state", "tenant",
+        "agent", "earlier", "feed", "heard_at", "ids", "loop", "open_steps", "resumed", "state", "tenant",
     )  # fmt: skip
 
     def __init__(
@@ -64,6 +64,7 @@ class Owner:
         self.heard_at = self._started_at = self.loop.time()
         self._continues = continues
         self._again = again
+        self.resumed = again is not Again.NO
         self._replay: Replay | None = None
         self._questions: Questions | None = None
         opening = self.state.state is SUBMITTED
@@ -202,22 +203,10 @@ class Owner:
         """Wait for a moment, in milliseconds since the epoch."""
         await self._waits().until(lambda: now_ms() >= moment, moment)
 
-    async def child_rest(self, child: str, heard: int) -> None:
-        """Wait until a child of this task has ended, or asked more than these many questions."""
-        await self.until(lambda: self.state.has_rested(child, heard), children=(child,))
-
-    async def notified(self, heard: int, until: int) -> None:
-        """Wait until the agent elsewhere has told more often of it than this, or for a moment."""
-        await self._waits().until(lambda: self.state.notices > heard or 0 < until <= now_ms(), until)
-
     async def step_before(self, name: str, fits: Callable[[Message], bool]) -> tuple[Stepped | None, bool]:
         """See `Work`."""
         names = self._node.names_of(self.agent.id)
         return await contexts.step_before(self._node.tasks, self.feed, names, name, fits)
-
-    async def appended(self, after: int) -> None:
-        """Wait until the log holds something after this seq."""
-        await self._waits().until(lambda: self.state.seq > after)
 
     async def until(
         self,

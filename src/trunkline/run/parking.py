@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from trunkline.clock import now_ms
 from trunkline.errors import StoreError
 from trunkline.log.decide import Park
+from trunkline.log.events import WaitBegun
 from trunkline.run import hops
 from trunkline.run.executor import OnCrash
 from trunkline.run.node import Node
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("trunkline.run")
 # A wait without a moment looks at the log this often even if nobody says that it has moved.
 LONGEST_WAIT_S = 3600.0
+# A resumed executor that waits for longer says so in the log.
+NOTE_AFTER_S = 0.05
 # `asyncio.timeout` and groups; those of anyio are known by where their classes come from.
 _LIMITS = (asyncio.Timeout, asyncio.TaskGroup)
 
@@ -64,6 +67,7 @@ class Waits:
         # A parked task names one child; with several it is kept, and they are found by that.
         child = next(iter(children), "")
         timer = self._consider_parking_later() if parks and len(children) < 2 else None
+        noting = self._note_later(wake_at) if parks else None
         self.children.update(children)
         self.count += 1
         self.parkable = self.parkable or timer is not None
@@ -77,12 +81,29 @@ class Waits:
                 left_s = (wake_at - now_ms()) / 1000 if wake_at else LONGEST_WAIT_S
                 await self._node.tasks.move(self._owner.feed, min(left_s, LONGEST_WAIT_S))
         finally:
+            if noting is not None:
+                noting.cancel()
             if timer is not None:
                 timer.cancel()
                 self._park_due = self.parkable = False
             self.count -= 1
             self.children.difference_update(children)
             self._owner.heard_at = self._owner.loop.time()
+
+    def _note_later(self, wake_at: int) -> asyncio.TimerHandle | None:
+        """Schedule the note that a resumed executor only waits, unless its log says so already."""
+        owner = self._owner
+        is_main = asyncio.current_task(owner.loop) is self._main
+        says_so = owner.state.crashes.only_waits or owner.agent.executor.works_elsewhere
+        if not is_main or not owner.resumed or says_so:
+            return None
+        return owner.loop.call_later(NOTE_AFTER_S, self._note, wake_at)
+
+    def _note(self, wake_at: int) -> None:
+        owner = self._owner
+        # A question is waited for by the state of the task, and other tasks of a group may be at work.
+        if not (owner.asking or owner.let_go or owner.open_steps or is_bounded(self._task)):
+            owner.put(WaitBegun(wake_at))
 
     def _consider_parking_later(self) -> asyncio.TimerHandle | None:
         # Only the wait of the executor as a whole: what is asked inside a gather has siblings at work.

@@ -254,10 +254,10 @@ class Takeover:
         elif again is Again.NO:
             verdict = node.failed(state, LEFT if own else DIED)
             await node.tasks.change(feed, Emit(node.id, (verdict,)))
-        elif state.takeovers > node.limits.takeovers and not agent.executor.works_elsewhere:
+        elif state.crashes.takeovers > node.limits.takeovers and not agent.executor.works_elsewhere:
             # It may be what ends the processes, and would go on until none is left. What is done elsewhere
             # only waits here, however often its process dies meanwhile.
-            log.error("task.deadly task=%s takeovers=%d", state.task_id, state.takeovers)
+            log.error("task.deadly task=%s takeovers=%d", state.task_id, state.crashes.takeovers)
             verdict = node.failed(state, DEADLY.format(node.limits.takeovers))
             await node.tasks.change(feed, Emit(node.id, (verdict,)))
         else:

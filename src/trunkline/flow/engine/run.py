@@ -79,6 +79,9 @@ class Run:
         self._takes: list[int] = []
         # Whether all results are durable.
         self._is_kept = True
+        # Whether the rows say that no activity is open here, and the delegations that are only polled.
+        self._waits = state.crashes.only_waits
+        self._polled: set[Lane] = set()
 
     async def go(self) -> Ended:
         """Walk to the end, however long that takes."""
@@ -132,7 +135,7 @@ class Run:
     async def _turn(self, lane: Lane) -> None:
         """Record what there is and let others go on."""
         walk = self.walk
-        self._record()
+        self._record(waits=self._waits)
         await self._work.drain()
         await asyncio.sleep(0)
         if walk.ended is not None:
@@ -164,7 +167,7 @@ class Run:
     async def _begin(self, lane: Lane, work: Any) -> None:
         """Begin work of this process; what needs no time is there at once."""
         try:
-            await self._keep_results()
+            await self._keep_results(begins=lane not in self._polled)
         except BaseException:
             work.close()
             raise
@@ -177,13 +180,21 @@ class Run:
         else:
             task.add_done_callback(self._nudge)
 
-    async def _keep_results(self) -> None:
-        """Have what was done durable before more is done: a crash must not let it be done again."""
-        if any(row.name in _RESULTS for row in self.walk.rows):
-            self._record()
-        if not self._is_kept:
+    async def _keep_results(self, *, begins: bool) -> None:
+        """Make earlier results durable, so that a crash does not repeat them.
+
+        If an activity of this process `begins` while the log says that the run waits, record that first.
+        """
+        begins = begins and self._waits
+        if begins or any(row.name in _RESULTS for row in self.walk.rows):
+            self._record(waits=self._waits and not begins)
+        if begins or not self._is_kept:
             await self._work.drain()
             self._is_kept = True
+
+    def _is_at_work(self) -> bool:
+        """Return whether an activity is open in this process; what others do is only polled here."""
+        return not self._tasks.keys() <= self._polled
 
     def _nudge(self, task: asyncio.Task[Done]) -> None:
         del task
@@ -219,7 +230,10 @@ class Run:
         node, child = effect.node, child_id(effect, self._work.tenant)
         agent = await self._agent_of(node.config["agent_id"], child)
         if agent is None:
-            await self._begin(lane, self._plain_call(self._plain_order(effect)))
+            order = self._plain_order(lane, effect)
+            if order.external_task:
+                self._polled.add(lane)
+            await self._begin(lane, self._plain_call(order))
             return
         try:
             request = agent_request(child, effect, self._state)
@@ -242,7 +256,7 @@ class Run:
         except TaskNotFound:
             return agent_id if child in self._state.ended_children else None
 
-    def _plain_order(self, effect: Delegate) -> DelegateOrder:
+    def _plain_order(self, lane: Lane, effect: Delegate) -> DelegateOrder:
         node = effect.node
         return DelegateOrder(
             self._order.execution,
@@ -256,11 +270,11 @@ class Run:
             self._work.tenant,
             effect.visit,
             self._history.external_task(effect),
-            partial(self._record_submission, effect),
+            partial(self._record_submission, lane, effect),
             self._order.by_operator,
         )
 
-    async def _record_submission(self, effect: Delegate, external_task: str) -> None:
+    async def _record_submission(self, lane: Lane, effect: Delegate, external_task: str) -> None:
         """Make the ID of an external task durable: after a crash, the run polls that task.
 
         Raises:
@@ -275,8 +289,9 @@ class Run:
             **spanned(effect.span),
         }
         if self.walk.ended is None:
+            self._polled.add(lane)
             self.walk.rows.append(FlowRow(SUBMITTED, told))
-            self._record()
+            self._record(waits=not self._is_at_work())
         if self.walk.ended is not None:
             raise Misuse(f"run {self._order.execution!r} has ended")
         await self._work.drain()
@@ -348,6 +363,7 @@ class Run:
 
     def _finish(self, lane: Lane) -> None:
         task = self._tasks.pop(lane)
+        self._polled.discard(lane)
         error = None if task.cancelled() else task.exception()
         if error is None and not task.cancelled():
             self.walk.answer(lane, task.result())
@@ -409,9 +425,13 @@ class Run:
 
     # Recording, asking, waiting.
 
-    def _record(self) -> None:
+    def _record(self, *, waits: bool = False) -> None:
+        """Record the new rows and the answers that were taken up.
+
+        `waits` says in the log that no activity of this run is open in this process.
+        """
         walk, work = self.walk, self._work
-        if walk.rows:
+        if walk.rows or waits != self._waits:
             state = self._state
             if walk.ended is None and (
                 state.size > BYTES_LIMIT - _SPARE_BYTES or state.seq > EVENTS_LIMIT - _SPARE_EVENTS
@@ -419,7 +439,8 @@ class Run:
                 walk.abort(f"the run has reached the limit of a task ({LIMITS})", RUN_TOO_LARGE)
             rows, walk.rows = tuple(walk.rows), []
             self._is_kept = self._is_kept and not any(row.name in _RESULTS for row in rows)
-            work.put(FlowRows(rows))
+            self._waits = waits and walk.ended is None
+            work.put(FlowRows(rows, self._waits))
         # With the rows of what was heard: until they are written, a crash lets it be heard again.
         for place in self._takes:
             work.put(AnswerRead(place))
@@ -432,7 +453,7 @@ class Run:
             await self._work.until(self._is_ready, now_ms() + LINGER_MS, waits, parks=False)
             if self._is_ready():
                 return
-        self._record()
+        self._record(waits=not self._is_at_work())
         if self.walk.ended is not None:
             return
         self._ask()
@@ -481,6 +502,7 @@ class Run:
         for lane in dropped:
             self._moments.pop(lane, None)
             if (task := self._tasks.pop(lane, None)) is not None:
+                self._polled.discard(lane)
                 task.cancel()
             if (child := self._children.pop(lane, None)) is not None:
                 await child.cancel()
