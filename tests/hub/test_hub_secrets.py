@@ -196,9 +196,10 @@ def _sweep(vault: Vault, tasks: list[str]) -> None:
         vault.ask("GET", path)
     vault.ask("POST", "/a2a", _rpc("ListTasks", {}), **V1)
     vault.ask("POST", "/a2a", _rpc("GetExtendedAgentCard", {}), **V1)
-    vault.ask("POST", "/a2a", _rpc("SendMessage", params("quick", metadata={"targets": ["gone"]})), **V1)
+    to_gone = params("quick", metadata={"targets": ["gone"]}) | {"configuration": {"returnImmediately": True}}
+    vault.ask("POST", "/a2a", _rpc("SendMessage", to_gone), **V1)
     vault.ask(
-        "POST", "/v1/chat/completions", {"model": "gone", "messages": [{"role": "user", "content": "x"}]}
+        "POST", "/v1/chat/completions", {"model": "broken", "messages": [{"role": "user", "content": "x"}]}
     )
     vault.ask("POST", "/api/a2a/probe", {"url": f"http://127.0.0.1:1/?k={CANARIES['UNUSED']}"})
 

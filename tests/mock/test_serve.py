@@ -84,3 +84,9 @@ def test_several_are_served_under_their_names() -> None:
 def test_a_port_that_is_taken_is_named() -> None:
     with BackgroundServer(Mock(replying("Hi"))) as url, pytest.raises(Misuse, match="cannot listen on"):
         BackgroundServer(Mock(replying("Hi")), port=urlsplit(url).port or 0)
+
+
+def test_a_single_mock_answers_at_the_root_and_under_its_name() -> None:
+    mock = Mock(replying("Hi"))
+    with BackgroundServer(Mocks([mock])) as url:
+        assert all([b"Hi" in posted(f"{url}{path}") for path in ("", f"/{mock.scenario.name}")])

@@ -18,7 +18,7 @@ from trunkline.wire.peer_card import PeerCard
 WELL_KNOWN, LEGACY = "/.well-known/agent-card.json", "/.well-known/agent.json"
 _SUFFIXES = (WELL_KNOWN, LEGACY, "/agent-card.json")
 # A URL that ends in one of these is an endpoint: its card is usually next to it, not below it.
-_ENDPOINTS = {"a2a", "rpc", "jsonrpc", "v1"}
+_ENDPOINTS = {"a2a", "rpc", "jsonrpc", "v1", "delegate"}
 # A hub tags the skills on its own card with this and with the names of the agents that have the skill.
 _ROUTED = "routed"
 # Limits of what an error quotes from a card.

@@ -33,26 +33,28 @@ class AbortableConnection(HttpToolsProtocol):
 
 
 class Mocks:
-    """Several mocks as one application, each under /NAME; one alone is at the root."""
+    """Mocks as one application, each under /NAME; a single mock is also served at the root."""
 
     def __init__(self, mocks: Sequence[Mock]) -> None:
         self.mocks = tuple(mocks)
-        self._by_name = {mock.scenario.name if len(mocks) > 1 else "": mock for mock in mocks}
+        self._by_name = {mock.scenario.name: mock for mock in mocks}
 
     def paths(self) -> list[tuple[str, Mock]]:
-        """The path and the mock of each."""
-        return [(f"/{name}" if name else "", mock) for name, mock in self._by_name.items()]
+        """Return the shortest path of each mock."""
+        alone = len(self.mocks) == 1
+        return [("" if alone else f"/{name}", mock) for name, mock in self._by_name.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or the lifespan."""
         if scope["type"] == "lifespan":
             await serve_lifespan(receive, send, self._close)
-        elif "" in self._by_name:
-            await self.mocks[0](scope, receive, send)
         elif scope["type"] == "http":
             name = scope["path"].split("/")[1]
             if name in self._by_name:
                 await self._by_name[name]({**scope, "root_path": f"/{name}"}, receive, send)
+                return
+            if len(self.mocks) == 1:
+                await self.mocks[0](scope, receive, send)
                 return
             body = f"no such mock; there are {', '.join(self._by_name)}".encode()
             await MockExchange(scope, receive, send).deliver(MockAnswer(body, 404, "text/plain"), ())

@@ -29,7 +29,7 @@ from msgspec import Struct
 
 TASK_LOG = "trunkline.task"
 CHANGED = "task.state task=%s context=%a tenant=%a state=%s seq=%d node=%s trace=%s"
-_EVENT = re.compile(r"[a-z_]+(?:\.[a-z_]+)+")
+_EVENT = re.compile(r"[a-z_]+\.[a-z_.]+")
 _FIELD = re.compile(r" (\w+)=")
 _PLACEHOLDER = re.compile(r"%(?:%|[-#0 +]*\d*(?:\.\d+)?[a-zA-Z])")
 # JSON allows these unescaped, but some readers treat them as line ends and some terminals as commands.

@@ -136,8 +136,8 @@ def test_AG_28_29_the_schedule_of_retries(tmp_path: Path, hooks: Hooks) -> None:
             assert len({post.id for post in posts}) == 1
             said = until(
                 lambda task_id=task_id: (
-                    re.findall(rf"(\w+) trunkline.webhook delivery.(\w+) task={task_id}", server.text())[3:]
-                    and re.findall(rf"(\w+) trunkline.webhook delivery.(\w+) task={task_id}", server.text())
+                    re.findall(rf"(\w+) delivery.(\w+) task={task_id}", server.text())[3:]
+                    and re.findall(rf"(\w+) delivery.(\w+) task={task_id}", server.text())
                 )
             )
             assert said == [("WARNING", "retry")] * 3 + [("ERROR", "dead")]
@@ -450,7 +450,7 @@ def test_AG_42_secrets_stay_out_of_answers_and_logs_and_the_store(
         assert server.stop(signal.SIGTERM) == 0
         text = server.text()
     assert [secret for secret in planted if secret in text] == []
-    assert re.search(r"INFO trunkline.webhook delivery.done task=\S+ state=completed status=200", text)
+    assert re.search(r"INFO delivery.done task=\S+ state=completed status=200", text)
     assert [secret for secret in (*planted[:2], planted[4]) if secret in "".join(answers)] == []
     if store.startswith("sqlite"):
         raw = b"".join(file.read_bytes() for file in tmp_path.glob("tasks.db*"))

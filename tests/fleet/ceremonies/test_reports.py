@@ -71,4 +71,4 @@ def test_what_is_not_taken_is_told_again(caplog: pytest.LogCaptureFixture) -> No
     for status in (0, 302, 404, 500):
         assert not tell(ceremony(notifyWebhook=HOOK), Posts(status), Posts())
     assert tell(ceremony(notifyChannel="unset"), Posts(), Posts())
-    assert "the variable DISCORD_WEBHOOK_UNSET is not set" in caplog.text and "secret" not in caplog.text
+    assert "variable_unset=DISCORD_WEBHOOK_UNSET" in caplog.text and "secret" not in caplog.text

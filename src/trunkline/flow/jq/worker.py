@@ -102,7 +102,7 @@ def names_environment(program: str) -> bool:
     # The open parentheses of each interpolation `\\(…)` around the position, and of the code within it.
     around: list[int] = []
     depth, is_text, at = 0, False, 0
-    while token := (_TEXT if is_text else _CODE).search(program, at):
+    while token := (_TEXT.search if is_text else _CODE.search)(program, at):
         at = token.end()
         match is_text, token[0]:
             case False, "$ENV":
