@@ -217,7 +217,7 @@ def host_layer(layers: Sequence[tuple[str, Mapping[str, object]]]) -> dict[str, 
     return {name: value for name, (_, value) in merged.items()}
 
 
-_LISTS = {"keys", "allowed_hosts", "cors_origins", "egress_hosts", "egress_networks"}
+_LISTS = {"keys", "allowed_hosts", "cors_origins", "egress_hosts", "egress_networks", "flow_steps"}
 # Tables in trunkline.toml, JSON elsewhere.
 _TABLES = {"issuers"}
 

@@ -122,3 +122,33 @@ def test_without_the_extra(trunkline: Run, monkeypatch: pytest.MonkeyPatch) -> N
     code, _, told = trunkline("flow", "validate", "x.json")
     assert code == 2
     assert "pip install 'trunkline[flow]'" in told
+
+
+def test_step_that_nobody_provides_is_reported_with_its_line(
+    trunkline: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(line(node("step", "put", handler="my_steps:gone")))
+    code, _, told = trunkline("flow", "validate", file)
+    assert code == 0 and told.startswith("Warning: flow.json, line ") and "no steps are configured" in told
+    assert trunkline("flow", "validate", file, "--strict")[0] == 1
+    Path("my_steps.py").write_text("raise SystemExit('this is not imported')\n")
+    monkeypatch.setenv("TRUNKLINE_FLOW_STEPS", "my_steps")
+    code, out, told = trunkline("flow", "validate", file)
+    assert (code, out) == (1, "") and "module 'my_steps' has no 'gone'" in told
+    Path("my_steps.py").write_text("gone = 1\n")
+    assert trunkline("flow", "validate", file)[0] == 0
+
+
+def test_agents_and_settings_of_a_hub_count(trunkline: Run, tmp_path: Path) -> None:
+    ask = node("agent_delegate", "ask", agent_id="coder", protocol="a2a", input_mapping={})
+    file = written(line(ask))
+    hub = tmp_path / "hub"
+    hub.mkdir()
+    (hub / "hub.yaml").write_text("name: here\nsettings: {flow_steps: [my_steps]}\n")
+    (hub / "my_steps.py").write_text("def put(context): ...\n")
+    code, _, told = trunkline("flow", "validate", file, "--hub", str(hub))
+    assert code == 1 and "agent 'coder' not found in the files of this hub" in told
+    (hub / "agents.yaml").write_text("agents: [{name: coder, url: 'https://coder.example'}]")
+    put = written(line(ask, node("step", "put", handler="my_steps:put")))
+    code, _, told = trunkline("flow", "validate", put, "--hub", str(hub))
+    assert (code, told) == (0, "")

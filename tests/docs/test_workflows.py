@@ -25,7 +25,14 @@ FIRST, SIGNING = [block.splitlines() for block in blocks(PAGE, "sh")]
 def test_the_page(trunkline: Run, tmp_path: Path) -> None:
     (tmp_path / "review.yaml").write_text(DEFINITION)
     valid, tree, chart = [trunkline(*shlex.split(line)[1:]) for line in FIRST]
-    assert valid[0] == 0 and valid[1].startswith("OK: review 1.0.0, ") and valid[2] == ""
+    assert valid[0] == 0 and valid[1].startswith("OK: review 1.0.0, ")
+    assert (
+        valid[2].count("Warning: ") == valid[2].count("nothing is configured for delegations by 'a2a'") == 2
+    )
+    (tmp_path / "agents.yaml").write_text(
+        "agents: [{name: writer, url: http://x}, {name: reviewer, url: http://y}]"
+    )
+    assert trunkline(*shlex.split(FIRST[0])[1:])[2] == ""
     assert tree == (0, DRAWN, "")
     assert chart[1].startswith("flowchart TD\n")
 

@@ -14,7 +14,7 @@ import pytest
 from tests.flow import vectors
 from tests.flow.surfaces import ASK, SIGNAL, workflow
 from tests.harness import ServerProcess
-from trunkline.cli.hub import check
+from trunkline.cli.hub_check import check
 from trunkline.errors import Misuse
 from trunkline.flow.definition.document import WORKFLOW_KIND
 from trunkline.hub.hub import Hub
@@ -431,7 +431,7 @@ def test_what_is_wrong_with_a_workflow_is_told_by_check(tmp_path: Path, text: st
 
 def test_an_entry_whose_workflow_is_not_there_is_told_by_check(tmp_path: Path) -> None:
     folder = workspace(tmp_path, 'agents: [{name: a, workflow: "workflows/none.yaml"}]')
-    assert check(str(folder)) == ["a: workflows/none.yaml: there is no such file"]
+    assert "agents.yaml, line 1: a: workflows/none.yaml: there is no such file" in check(str(folder))
 
 
 def test_a_variable_of_the_environment_that_is_wrong_stops_the_hub(

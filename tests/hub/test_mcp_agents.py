@@ -13,7 +13,7 @@ from tests.harness import NO_TLS
 from tests.hub.test_hub import HubProcess
 from tests.mcp.test_http_server import connected
 from tests.mcp.test_skill_server import text
-from trunkline.cli.hub import check
+from trunkline.cli.hub_check import check
 
 OPERATOR = "an-operators-key-for-mcp"
 AGENTS = """

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.cli.hub import check
+from trunkline.cli.hub_check import check
 from trunkline.errors import Misuse
 from trunkline.gateway.tenants import TenantQuota
 from trunkline.hub.workspace import KeyFile, read_hub, read_keys
@@ -102,8 +102,9 @@ def test_each_mistake_of_a_workspace_is_told_once(tmp_path: Path) -> None:
         "agents.d/c.yml": "name: c\nname: d\n",
         "agents.d/here.yaml": "name: here\nimport: beside.inner:agent\n",
         "agents.d/there.yaml": "name: there\nimport: pytest:agent\n",
+        "agents.d/right.yaml": "name: right\nimport: beside:agent\n",
         "agents.d/gone.yaml": "name: gone\nimport: nowhere.inner:agent\n",
-        "beside.py": "raise SystemExit('nothing is started')\n",
+        "beside.py": "agent = None\nraise SystemExit('nothing is started')\n",
         "hub.yaml": "nam: x\n",
         "ceremonies/e.yaml": "name: 7\n",
         "ceremonies/f.yaml": "title: 7\n",
@@ -114,7 +115,9 @@ def test_each_mistake_of_a_workspace_is_told_once(tmp_path: Path) -> None:
         "hub.yaml, line 1: nam: unknown field",
         "ceremonies/e.yaml, line 1: name: expected string, got integer",
         "ceremonies/f.yaml, line 1: title: unknown field",
-        "gone: there is no module 'nowhere', neither in the workspace nor installed",
+        "agents.d/gone.yaml, line 2: gone: there is no module 'nowhere.inner', neither in the workspace nor installed",
+        "agents.d/here.yaml, line 2: here: there is no module 'beside.inner', neither in the workspace nor installed",
+        "agents.d/there.yaml, line 2: there: module 'pytest' has no 'agent'",
         "agents.yaml, line 3: there are two agents 'a'",
         "agent: agents.d/a.yaml, line 2: url: expected string, got integer",
         'agents.d/c.yml, line 2: found duplicate key "name"',

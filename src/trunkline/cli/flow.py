@@ -14,11 +14,14 @@ from typing import Annotated, Any, cast
 import msgspec
 import typer
 
+from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.cli.console import one_line, print_json, print_notice
 from trunkline.cli.parsing import Commands, Several
 from trunkline.cli.serve import AnySetting, BindHost, assigned, serve_alone
 from trunkline.config import Settings, environment, load
 from trunkline.errors import FlowInvalid, Misuse
+from trunkline.fleet.catalogue.catalogue import Catalogue
+from trunkline.fleet.catalogue.files import LIST, CatalogueFiles
 from trunkline.flow.control import Control
 from trunkline.flow.definition.diagnostics import Diagnostic, told
 from trunkline.flow.definition.document import Definition
@@ -33,6 +36,8 @@ from trunkline.flow.operator import PREFIX, FlowExecutors, OperatorConfig
 from trunkline.flow.port import FlowCaller
 from trunkline.hub.flow_host import FlowHost
 from trunkline.hub.flows import EVERYWHERE, operator_config
+from trunkline.hub.provision import Provision, find_unprovided, workspace_provision
+from trunkline.hub.workspace import HUB
 from trunkline.net.egress import Egress
 from trunkline.net.http_client import SocketHttpClient
 from trunkline.run.node import Limits
@@ -85,17 +90,25 @@ class Written:
 def validate(
     file: DefinitionFile,
     *,
-    strict: Annotated[bool, typer.Option("--strict", help="Take warnings for errors.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")] = False,
+    hub: Annotated[
+        str, typer.Option(metavar="DIR", help="Folder of the hub that runs it. Default: this folder.")
+    ] = ".",
     as_json: bool,
 ) -> None:
-    """Say what is wrong with a definition, and where; exit code 1 if anything is, 2 if it cannot be read."""
+    """Report what is wrong with a definition and what it needs that is not set up here.
+
+    Exit code 1 if anything is wrong, 2 if the definition cannot be read.
+    """
     written = Written(file)
     definition: Definition | None = None
     doubts: list[Diagnostic] = []
     try:
         definition = read_definition(written.document)
         wrong = asyncio.run(_program_faults(definition))
-        doubts = warnings(definition.document)
+        unprovided = find_unprovided(definition.document, _provision(hub))
+        wrong += unprovided.errors
+        doubts = [*warnings(definition.document), *unprovided.warnings]
     except FlowInvalid as error:
         wrong = list(cast("list[Diagnostic]", error.diagnostics))
     failed = bool(wrong or (strict and doubts))
@@ -127,6 +140,21 @@ def sign_definition(
     private = private_key(_file(key), key)
     print_json(sign(cast("dict[str, Any]", written.document), private, key_id))
     print_notice("Public key", msgspec.json.encode({key_id: written_public_key(private)}).decode())
+
+
+def _provision(hub: str) -> Provision:
+    """Return what can execute workflows here: the environment, and the files of a hub in this folder."""
+    workspace = Path(hub)
+    if (workspace / HUB).is_file() or (workspace / LIST).is_file():
+        catalogue = Catalogue(lambda: 0)
+        CatalogueFiles(workspace, _variable, catalogue.take_files).check()
+        names = [one.name for one in catalogue.entries().values() if one.serves(DEFAULT_TENANT)]
+        return workspace_provision(workspace, names)
+    return Provision(operator_of(load({}), ""), (str(Path.cwd()),))
+
+
+def _variable(name: str) -> str | None:
+    return environment(name).get(name) or None
 
 
 async def _program_faults(definition: Definition) -> list[Diagnostic]:
@@ -203,7 +231,9 @@ async def _serve_tools(settings: Settings, config: OperatorConfig) -> None:
 
 
 def operator_of(settings: Settings, manifest: str) -> OperatorConfig:
-    """What the operator has set up; a manifest that is named wins over the one of the settings."""
+    """Return what the operator has set up; a manifest that is named wins over the one of the settings."""
+    # Modules of steps stand in the current folder, or are installed.
+    sys.path.insert(0, str(Path.cwd()))
     return operator_config(manifest or settings.mcp_manifest, settings.flow_steps, named=bool(manifest))
 
 

@@ -38,11 +38,14 @@ PREFIX = "WORKFLOW_ENGINE_"
 MANIFEST = "AGENT_WORKFLOW_MCP_MANIFEST"
 _ACTIVITIES = ("step", "llm_call", "tool_call")
 _PROTOCOLS = ("a2a", "mcp", "sdk")
-# What sets up each type of activity.
+# The settings that configure each type of activity and each protocol of delegations.
 _SETTINGS = {
-    "step": f"{PREFIX}STEP_HANDLERS, or the setting flow_steps",
+    "step": f"{PREFIX}STEP_HANDLERS or the setting flow_steps",
     "llm_call": f"{PREFIX}LLM_CONFIG",
     "tool_call": f"{PREFIX}MCP_CONFIG",
+    "a2a": f"{PREFIX}A2A_CONFIG or the setting flow_delegates",
+    "mcp": f"delegateAgents in the manifest of {PREFIX}MCP_CONFIG or the setting flow_delegates",
+    "sdk": "the setting flow_delegates",
 }
 
 
@@ -137,6 +140,11 @@ class FlowExecutors:
         """End the sessions with MCP servers."""
         if self._servers is not None:
             await self._servers.close()
+
+
+def setting_of(kind: str) -> str:
+    """Return the settings by which an operator configures a type of activity or a protocol of delegations."""
+    return _SETTINGS[kind]
 
 
 def _manifest(path: str) -> McpManifest:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.cli.hub import check
+from trunkline.cli.hub_check import check
 from trunkline.errors import InvalidParams
 from trunkline.fleet.catalogue.entry_reader import read_entry
 from trunkline.fleet.catalogue.model_entry import Advisor, ModelLimits, ModelMemory
@@ -95,7 +95,8 @@ def test_an_address_is_one(provider: str) -> None:
         read_entry({"name": "a", "model": f"{provider}:x", "baseUrl": "ftp://x"}, "file")
 
 
-def test_a_mistake_in_a_file_is_named_with_its_line(tmp_path: Path) -> None:
+def test_a_mistake_in_a_file_is_named_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "a key of nobody")
     (tmp_path / "agents.yaml").write_text(
         "agents:\n  - name: a\n    model: openai:x\n    capabilities:\n      - /mem\n      - /search\n"
     )
@@ -107,7 +108,8 @@ def test_a_mistake_in_a_file_is_named_with_its_line(tmp_path: Path) -> None:
     assert "hub.yaml, line 2: this is no http://" in check(str(tmp_path))[0]
 
 
-def test_the_entry_of_the_page_is_one(tmp_path: Path) -> None:
+def test_the_entry_of_the_page_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "a key of nobody")
     page = (Path(__file__).parents[3] / "docs" / "gateway.md").read_text()
     shown = page.partition("## Agents that are models")[2].partition("```yaml\n")[2].partition("```")[0]
     (tmp_path / "agents.yaml").write_text(shown)

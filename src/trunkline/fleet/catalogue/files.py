@@ -133,7 +133,38 @@ def _said(texts: Mapping[str, str | Misuse]) -> dict[str, str]:
 
 
 def parse(file: str, text: str, variable: Variable, *, searches: bool = False) -> list[Entry]:
-    """The entries of a file, each valid or with its fault.
+    """Return the entries of a file, each valid or with its fault.
+
+    Raises:
+        Misuse: the file is not what it should be; the text names file and line.
+    """
+    entries: dict[str, Entry] = {}
+    for raw, where in _rows(file, text):
+        entry = _entry(raw, where, variable, searches=searches and file != REMOTE)
+        if entry.name in entries:
+            fault = f"{where('name')}: there are two agents {entry.name!r}"
+            entry = faulty_entry(f"{file}:{entry.name}", "file", fault)
+        entries[entry.name] = _told(entry) if file == REMOTE else entry
+    return [*entries.values()]
+
+
+def entry_positions(workspace: Path) -> dict[str, YamlPosition]:
+    """Return where each entry of a workspace is written, by its name; files with mistakes are left out."""
+    folder = workspace / FOLDER
+    found: dict[str, YamlPosition] = {}
+    for path in (workspace / REMOTE, workspace / LIST, *sorted(folder.glob("*.y*ml"))):
+        try:
+            rows = _rows(path.relative_to(workspace).as_posix(), read_text(path))
+        except (FileNotFoundError, Misuse):
+            continue
+        for raw, where in rows:
+            if isinstance(raw, dict):
+                found[str(cast("dict[str, Any]", raw).get("name"))] = where
+    return found
+
+
+def _rows(file: str, text: str) -> list[tuple[object, YamlPosition]]:
+    """Return the entries of a file as they are written, each with its place.
 
     Raises:
         Misuse: the file is not what it should be; the text names file and line.
@@ -145,9 +176,9 @@ def parse(file: str, text: str, variable: Variable, *, searches: bool = False) -
         return []
     document, top = found
     if file == REMOTE:
-        return _remote(document, top, variable)
+        return _remote(document, top)
     if file.startswith(f"{FOLDER}/"):
-        return [_entry(document, top, variable, searches=searches)]
+        return [(document, top)]
     if file == JSON_VARIABLE and isinstance(document, list):
         document, top = {"agents": cast("list[object]", document)}, top
         rows = top
@@ -166,19 +197,11 @@ def parse(file: str, text: str, variable: Variable, *, searches: bool = False) -
     raws = cast("list[object]", listed)
     if len(raws) > ENTRIES_LIMIT:
         raise Misuse(f"{rows()}: a catalogue has at most {ENTRIES_LIMIT} entries")
-    entries: dict[str, Entry] = {}
-    for n, raw in enumerate(raws):
-        where = rows.child(str(n)) or rows
-        entry = _entry(raw, where, variable, searches=searches)
-        if entry.name in entries:
-            fault = f"{where('name')}: there are two agents {entry.name!r}"
-            entry = faulty_entry(f"{file}:{entry.name}", "file", fault)
-        entries[entry.name] = entry
-    return [*entries.values()]
+    return [(raw, rows.child(str(n)) or rows) for n, raw in enumerate(raws)]
 
 
-def _remote(document: object, top: YamlPosition, variable: Variable) -> list[Entry]:
-    """Entries by name: each has a url, and as auth of the type bearer a token or the variable of one."""
+def _remote(document: object, top: YamlPosition) -> list[tuple[object, YamlPosition]]:
+    """Return entries by name: each has a url and, as bearer auth, a token or the variable of one."""
     listed = cast("dict[str, object]", document).get("agents") if isinstance(document, dict) else document
     if listed is None:
         return []
@@ -186,11 +209,7 @@ def _remote(document: object, top: YamlPosition, variable: Variable) -> list[Ent
         raise Misuse(f"{top('agents')}: agents is an object of entries by name")
     at = top.child("agents") or top
     named = cast("dict[str, object]", listed)
-    found = [
-        _entry(_from_remote(name, raw), at.child(name) or at, variable, searches=False)
-        for name, raw in named.items()
-    ]
-    return [_told(entry) for entry in found]
+    return [(_from_remote(name, raw), at.child(name) or at) for name, raw in named.items()]
 
 
 def _told(entry: Entry) -> Entry:

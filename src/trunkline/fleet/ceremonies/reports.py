@@ -33,7 +33,7 @@ class RunReports:
         """Post a report; whether it was taken. One that nobody can be told of counts as told."""
         url, fetcher = self._address(one)
         if not url:
-            named = one.notify_env or _channel(one)
+            named = one.notify_env or channel_variable(one.form.notify_channel)
             log.warning("ceremony.unreported ceremony=%s variable_unset=%s", one.id, named)
             return True
         headers = [*_HEADERS, ("Idempotency-Key", report.about["runId"])]
@@ -50,12 +50,12 @@ class RunReports:
             return self._variable(one.notify_env) or "", self._own
         if one.form.notify_webhook:
             return one.form.notify_webhook, self._own if one.owner == "file" else self._guarded(one.tenant)
-        return self._variable(_channel(one)) or "", self._own
+        return self._variable(channel_variable(one.form.notify_channel)) or "", self._own
 
 
-def _channel(one: Ceremony) -> str:
-    """The variable that holds the address of a ceremony's channel."""
-    return f"DISCORD_WEBHOOK_{one.form.notify_channel.upper().replace('-', '_')}"
+def channel_variable(channel: str) -> str:
+    """Return the name of the variable that holds the address of a channel."""
+    return f"DISCORD_WEBHOOK_{channel.upper().replace('-', '_')}"
 
 
 def _body(one: Ceremony, report: CeremonyReport) -> dict[str, Any]:

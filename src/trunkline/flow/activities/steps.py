@@ -50,18 +50,23 @@ class StepRegistry:
         """Have the steps of this name give the same output always."""
         self._functions[name] = lambda _: output
 
+    def has(self, name: str) -> bool:
+        """Return whether a function has this name, without an import."""
+        return name in self._functions
+
     def find(self, name: str) -> StepFunction | None:
         """The function of this name, imported if need be."""
         found = self._functions.get(name)
         if found is None:
             module, colon, attribute = name.partition(":")
-            if colon and self._allows(module):
+            if colon and self.allows(module):
                 found = _imported(module, attribute)
                 if found is not None:
                     self._functions[name] = found
         return found
 
-    def _allows(self, module: str) -> bool:
+    def allows(self, module: str) -> bool:
+        """Return whether functions of a module may be steps."""
         return any(module == one or module.startswith(f"{one}.") for one in self._modules)
 
 

@@ -1,0 +1,293 @@
+"""The checks of `trunkline hub check`: what is wrong in the files of a workspace, and what cannot run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from trunkline.auth.principal import DEFAULT_TENANT
+from trunkline.errors import Misuse
+from trunkline.fleet.catalogue.catalogue import Catalogue
+from trunkline.fleet.catalogue.entry import Entry
+from trunkline.fleet.catalogue.entry_reader import is_path
+from trunkline.fleet.catalogue.files import CatalogueFiles, entry_positions
+from trunkline.fleet.catalogue.model_entry import CAPABILITIES
+from trunkline.fleet.ceremonies.ceremony import ALL, Ceremony
+from trunkline.fleet.ceremonies.ceremony_store import CeremonyFault
+from trunkline.fleet.ceremonies.files import CeremonyFiles, read_ceremony_file
+from trunkline.fleet.ceremonies.reports import channel_variable
+from trunkline.hub.hub import CEREMONIES, variable_of
+from trunkline.hub.mocks import VARIABLE
+from trunkline.hub.module_source import ModuleSource, find_module
+from trunkline.hub.workspace import HUB, MOCKS, HubFile, check_notify, read_hub, read_keys
+from trunkline.mcp.manifest import FILE as MCP_FILE
+from trunkline.mcp.manifest import load_manifest
+from trunkline.mock.script import load_scenarios
+from trunkline.yaml_reader import YamlPosition, read_text, read_yaml
+
+# Stands for the address that the mocks have once they run.
+UNSERVED = {VARIABLE: "http://127.0.0.1:1"}
+# The beginning of a finding that is not certain; it is not counted as a mistake.
+UNCERTAIN = "warning: "
+
+
+def check(folder: str) -> list[str]:
+    """Return the mistakes in a workspace, each with its file and line.
+
+    Raises:
+        Misuse: there is no such folder.
+    """
+    workspace = Path(folder)
+    if not workspace.is_dir():
+        raise Misuse(f"{workspace} is no folder; make one with trunkline hub init {workspace}")
+    hub = HubFile()
+    wrong: list[str] = []
+    try:
+        hub = read_hub(workspace)
+        check_notify(workspace, hub, variable_of({}))
+    except Misuse as error:
+        wrong.append(_named(workspace, error))
+    catalogue = Catalogue(lambda: 0)
+    files = CatalogueFiles(workspace, variable_of(UNSERVED), catalogue.take_files, searches=bool(hub.search))
+    unread: list[CeremonyFault] = []
+    wrong += _faults(workspace, files, unread)
+    entries = [*catalogue.entries().values()]
+    sound = Fleet(workspace, tuple(one for one in entries if not one.fault))
+    wrong += [fault.reason for fault in unread]
+    wrong += [*_check_hub(workspace, hub, sound), *_check_schedules(workspace, sound)]
+    wrong += [*_check_imports(sound), *_check_models(sound), *_check_workflows(sound)]
+    # An entry that is named by its place is not named twice: its fault begins with that.
+    return wrong + [
+        entry.fault
+        if entry.fault.startswith(f"{entry.name.partition(':')[0]}, ")
+        else f"{entry.name}: {entry.fault}"
+        for entry in entries
+        if entry.fault
+    ]
+
+
+def _faults(workspace: Path, files: CatalogueFiles, unread: list[CeremonyFault]) -> Iterator[str]:
+    """Yield the first mistake of each file that does not parse; schedules are added to `unread`."""
+    checks: list[Callable[[], object]] = [partial(read_keys, workspace), files.check]
+    if (workspace / CEREMONIES).is_dir():
+        checks.append(CeremonyFiles(workspace / CEREMONIES, lambda _, faults: unread.extend(faults)).check)
+    for name, load in ((MOCKS, load_scenarios), (MCP_FILE, load_manifest)):
+        if (workspace / name).exists():
+            checks.append(partial(load, workspace / name))
+    for one in checks:
+        try:
+            one()
+        except Misuse as error:
+            yield _named(workspace, error)
+
+
+def _named(workspace: Path, error: Misuse) -> str:
+    """Return an error with its file as it is named in the workspace."""
+    return str(error).removeprefix(f"{workspace}/")
+
+
+class Fleet:
+    """The entries without a fault: where each one is written, and which skills its agent has."""
+
+    def __init__(self, workspace: Path, entries: Sequence[Entry]) -> None:
+        self.workspace = workspace
+        self.entries = entries
+        self.positions = entry_positions(workspace)
+        self._mocked = _mocked_skills(workspace)
+
+    def place(self, entry: Entry, member: str) -> str:
+        """Return the file and line of a member of an entry; its name where an entry is in no file."""
+        position = self.positions.get(entry.name)
+        return entry.name if position is None else f"{position(member)}: {entry.name}"
+
+    def agents(self, tenant: str) -> list[str]:
+        """Return the names of the agents of a tenant."""
+        return [one.name for one in self.entries if one.serves(tenant)]
+
+    def missing_skill(self, tenant: str, skill: str, among: Sequence[str] = ()) -> str:
+        """Return why nobody has a skill, or an empty text if an agent has it.
+
+        The answer is a warning if an agent may have it by its card, which a check does not fetch.
+        """
+        agents = [one for one in self.entries if one.serves(tenant) and (not among or one.name in among)]
+        if any(skill in self._skills(one) for one in agents):
+            return ""
+        unknown = [one.name for one in agents if not self._is_whole(one)]
+        if unknown:
+            return f"{UNCERTAIN}no agent is known to have the skill {skill!r}; ask {', '.join(unknown)}"
+        names = f" of {', '.join(among)}" if among else ""
+        return f"no agent{names} has the skill {skill!r}"
+
+    def _skills(self, entry: Entry) -> frozenset[str]:
+        """Return the skills of an agent as far as files name them."""
+        found = {one.id for one in entry.skills}
+        if entry.kind == "flow":
+            found.add(entry.name)
+        if entry.model is not None:
+            found |= {"chat", *[CAPABILITIES[one][0] for one in entry.model.capabilities]}
+        if entry.imported and (source := self._source(entry)) is not None:
+            found |= source.skills or frozenset()
+        return frozenset(found | self._mocked.get(_mock_of(entry), frozenset()))
+
+    def _is_whole(self, entry: Entry) -> bool:
+        """Return whether an agent has no other skills than those that files name."""
+        if entry.imported:
+            source = self._source(entry)
+            return source is not None and source.skills is not None
+        return entry.peer is None or _mock_of(entry) in self._mocked
+
+    def _source(self, entry: Entry) -> ModuleSource | None:
+        return find_module(entry.imported.partition(":")[0], [str(self.workspace)])
+
+
+def _mock_of(entry: Entry) -> str:
+    """Return the name of the mock that an entry leads to, or an empty text."""
+    base = f"{UNSERVED[VARIABLE]}/"
+    url = "" if entry.peer is None else entry.peer.url
+    return url.removeprefix(base).partition("/")[0] if url.startswith(base) else ""
+
+
+def _mocked_skills(workspace: Path) -> Mapping[str, frozenset[str]]:
+    """Return the skills of the mocks of a workspace by the names of the mocks."""
+    try:
+        scenarios = load_scenarios(workspace / MOCKS) if (workspace / MOCKS).exists() else ()
+    except Misuse:
+        # Reported with the other files.
+        return {}
+    return {one.name: frozenset([skill.id for skill in one.agent.skills]) for one in scenarios}
+
+
+def _check_hub(workspace: Path, hub: HubFile, fleet: Fleet) -> Iterator[str]:
+    """Yield the agents and skills that `hub.yaml` names and nobody has."""
+    position = _position(workspace / HUB, HUB)
+    if position is None:
+        return
+    names = fleet.agents(DEFAULT_TENANT)
+    if hub.helm and hub.helm not in names:
+        yield f"{position('helm')}: helm: agent {hub.helm!r} not found"
+    for skill, split in hub.routing.splits.items():
+        at = position.child("routing") or position
+        at = at.child("splits") or at
+        place = (at.child(skill) or at)()
+        if why := fleet.missing_skill(DEFAULT_TENANT, skill):
+            yield _finding(place, f"routing.splits.{skill}", why)
+        for agent in [one for one in split if one not in names]:
+            yield f"{place}: routing.splits.{skill}: agent {agent!r} not found"
+
+
+def _check_schedules(workspace: Path, fleet: Fleet) -> Iterator[str]:
+    """Yield what schedules name and nobody has: skills, agents, channels, variables."""
+    folder = workspace / CEREMONIES
+    for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
+        file = f"{CEREMONIES}/{path.name}"
+        position = _position(path, file)
+        try:
+            one = read_ceremony_file(file, read_text(path), path.stem)
+        except Misuse:
+            # Reported with the other files.
+            continue
+        if position is not None:
+            for member, why in _schedule_findings(one, fleet):
+                yield _finding(position(member), member, why)
+
+
+def _schedule_findings(one: Ceremony, fleet: Fleet) -> Iterator[tuple[str, str]]:
+    form, variable = one.form, variable_of({})
+    known = fleet.agents(one.tenant)
+    targets = [] if form.targets == (ALL,) else [*form.targets]
+    for number, name in enumerate(targets):
+        if name not in known:
+            yield f"targets.{number}", f"agent {name!r} not found"
+    why = "" if set(targets) - {*known} else fleet.missing_skill(one.tenant, form.skill, targets)
+    if why:
+        yield "skill", why
+    if one.notify_env and variable(one.notify_env) is None:
+        yield "notifyWebhookEnv", f"the variable {one.notify_env} is not set"
+    elif form.notify_channel and not form.notify_webhook:
+        name = channel_variable(form.notify_channel)
+        if variable(name) is None:
+            yield "notifyChannel", f"channel {form.notify_channel!r} is not configured; set {name}"
+
+
+def _check_imports(fleet: Fleet) -> Iterator[str]:
+    """Yield the entries whose module or agent does not exist. An import would start something."""
+    for entry in [one for one in fleet.entries if one.imported]:
+        module, _, attribute = entry.imported.partition(":")
+        source = find_module(module, [str(fleet.workspace)])
+        place = fleet.place(entry, "import")
+        if source is None:
+            yield f"{place}: there is no module {module!r}, neither in the workspace nor installed"
+        elif source.names is not None and attribute not in source.names:
+            yield f"{place}: module {module!r} has no {attribute!r}"
+
+
+def _check_models(fleet: Fleet) -> Iterator[str]:
+    """Yield the entries whose model has no provider here."""
+    entries = [(one, one.model) for one in fleet.entries if one.model is not None]
+    if not entries:
+        return
+    try:
+        from trunkline.gateway.model.providers import ProviderModels, entry_model
+    except ImportError as error:
+        yield f"models need {error.name}: pip install 'trunkline[model]'"
+        return
+    models = ProviderModels(variable_of(UNSERVED))
+    for entry, model in entries:
+        named = [("model", model.model)]
+        named += [] if model.advisor is None else [("advisor.model", model.advisor.model)]
+        for member, name in named:
+            try:
+                entry_model(models, model, name, None)
+            except Misuse as error:
+                yield f"{fleet.place(entry, member)}: {error}"
+    asyncio.run(models.close())
+
+
+def _check_workflows(fleet: Fleet) -> Iterator[str]:
+    """Yield the mistakes in workflows, in entries that name them, and what they need and nobody provides."""
+    named = {one.workflow: one for one in fleet.entries if is_path(one.workflow)}
+    if not named and not (fleet.workspace / "workflows").is_dir():
+        return
+    try:
+        from trunkline.flow.definition.source import line_at
+        from trunkline.hub.provision import find_unprovided, workspace_provision
+        from trunkline.hub.workflow_files import WorkflowFiles
+    except ImportError as error:
+        yield f"workflows need {error.name}: pip install 'trunkline[flow]'"
+        return
+    files = WorkflowFiles(fleet.workspace)
+    try:
+        provision = workspace_provision(fleet.workspace, fleet.agents(DEFAULT_TENANT))
+    except Misuse as error:
+        provision = None
+        yield _named(fleet.workspace, error)
+    listed = files.paths()
+    for path in [*listed, *[one for one in named if one not in listed]]:
+        try:
+            document = files.load(path).definition.document
+        except Misuse as error:
+            yield str(error) if path in listed else f"{fleet.place(named[path], 'workflow')}: {error}"
+            continue
+        if provision is not None:
+            unprovided = find_unprovided(document, provision)
+            position = _position(fleet.workspace / path, path)
+            for one in [*unprovided.errors, *unprovided.warnings]:
+                line = path if position is None else f"{path}, line {line_at(position, one.instance_path)}"
+                yield f"{line}: {one}"
+
+
+def _position(path: Path, name: str) -> YamlPosition | None:
+    """Return where the members of a file stand, or None if it cannot be read."""
+    try:
+        found = read_yaml(read_text(path), name)
+    except (FileNotFoundError, Misuse):
+        return None
+    return None if found is None else found[1]
+
+
+def _finding(place: str, member: str, why: str) -> str:
+    """Return a finding with its place; a warning stays one."""
+    text = why.removeprefix(UNCERTAIN)
+    return f"{UNCERTAIN if why != text else ''}{place}: {member}: {text}"

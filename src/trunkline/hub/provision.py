@@ -1,0 +1,139 @@
+"""What a workflow needs and nobody provides: steps, models, tools and agents that are not set up here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from trunkline.config import load
+from trunkline.flow.definition.diagnostics import Diagnostic, broken
+from trunkline.flow.operator import OperatorConfig, setting_of
+from trunkline.hub.flows import operator_config
+from trunkline.hub.module_source import find_module
+from trunkline.hub.workspace import read_hub
+from trunkline.mcp.manifest import FILE as MCP_FILE
+
+
+class Provision(Struct, frozen=True):
+    """What can execute the nodes of workflows: the operator's configuration, and the agents of a hub.
+
+    `agents` is None outside the folder of a hub. `folders` are searched for modules first.
+    """
+
+    config: OperatorConfig
+    folders: tuple[str, ...] = ()
+    agents: frozenset[str] | None = None
+
+
+def workspace_provision(workspace: Path, agents: Iterable[str]) -> Provision:
+    """Return what can execute the workflows of a hub.
+
+    Raises:
+        Misuse: `hub.yaml` or the operator's configuration is wrong.
+    """
+    settings = load({"mcp_manifest": str(workspace / MCP_FILE), **read_hub(workspace).settings})
+    config = operator_config(settings.mcp_manifest, settings.flow_steps)
+    return Provision(config, (str(workspace.resolve()),), frozenset(agents))
+
+
+class Unprovided(Struct, frozen=True):
+    """The nodes of a definition that fail if a run executes them here.
+
+    Attributes:
+        errors: the names that a configuration, which is there, does not have.
+        warnings: the nodes of a kind for which nothing is configured; another server may execute them.
+    """
+
+    errors: list[Diagnostic]
+    warnings: list[Diagnostic]
+
+
+def find_unprovided(document: dict[str, Any], provision: Provision) -> Unprovided:
+    """Return the nodes that nothing here can execute, each with the member of the definition that says so."""
+    found = Unprovided([], [])
+    for place, node in enumerate(document["nodes"]):
+        check = _CHECKS.get(node["type"])
+        if check is None:
+            continue
+        for member, text, is_configured in check(node.get("config", {}), provision):
+            one = broken(("nodes", place, "config", member), "provider", "known", text)
+            (found.errors if is_configured else found.warnings).append(one)
+    return found
+
+
+# The member, what is wrong, and whether anything is configured for such nodes.
+_Finding = tuple[str, str, bool]
+_Check = Callable[[dict[str, Any], Provision], Iterator[_Finding]]
+
+
+def _step(config: dict[str, Any], provision: Provision) -> Iterator[_Finding]:
+    member = "handler" if config.get("handler") else "code_ref"
+    name = config.get(member)
+    if not isinstance(name, str) or not name.strip():
+        yield "handler", "a step names its function in handler", True
+        return
+    steps = provision.config.steps
+    if steps is None:
+        if not provision.config.demo:
+            yield member, f"no steps are configured; set {setting_of('step')}", False
+        return
+    if steps.has(name.strip()):
+        return
+    module, colon, attribute = name.strip().partition(":")
+    if not colon or not steps.allows(module):
+        yield member, f"no function is registered as {name!r}; {setting_of('step')} names them", True
+        return
+    source = find_module(module, provision.folders)
+    if source is None:
+        yield member, f"module {module!r} not found", True
+    elif source.names is not None and attribute not in source.names:
+        yield member, f"module {module!r} has no {attribute!r}", True
+
+
+def _model_call(config: dict[str, Any], provision: Provision) -> Iterator[_Finding]:
+    models = provision.config.models
+    if models is None:
+        if not provision.config.demo:
+            yield "model", f"no models are configured; set {setting_of('llm_call')}", False
+    elif not (config.get("model") or models.model):
+        yield "model", f"name a model here or in {setting_of('llm_call')}", True
+
+
+def _tool_call(config: dict[str, Any], provision: Provision) -> Iterator[_Finding]:
+    manifest = provision.config.manifest
+    if manifest is None:
+        if not provision.config.demo:
+            yield "server", f"no MCP servers are configured; set {setting_of('tool_call')}", False
+    elif config["server"] not in manifest.servers:
+        names = ", ".join(manifest.servers)
+        yield "server", f"MCP server {config['server']!r} not found; the manifest has {names}", True
+
+
+def _delegate(config: dict[str, Any], provision: Provision) -> Iterator[_Finding]:
+    agent, protocol, agents = config["agent_id"], config["protocol"], provision.agents
+    if agents is not None and agent in agents:
+        return
+    settings = provision.config
+    if protocol == "a2a" and settings.tasks is not None:
+        return
+    if protocol == "mcp" and settings.manifest is not None and settings.manifest.delegates:
+        if agent not in settings.manifest.delegates:
+            yield "agent_id", f"agent {agent!r} not found among the delegateAgents of the manifest", True
+    elif settings.demo:
+        return
+    elif agents is not None:
+        yield "agent_id", f"agent {agent!r} not found in the files of this hub", True
+    else:
+        text = f"nothing is configured for delegations by {protocol!r}; set {setting_of(protocol)}"
+        yield "protocol", text, False
+
+
+_CHECKS: dict[str, _Check] = {
+    "step": _step,
+    "llm_call": _model_call,
+    "tool_call": _tool_call,
+    "agent_delegate": _delegate,
+}

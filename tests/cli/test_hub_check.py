@@ -1,0 +1,167 @@
+"""`trunkline hub check` on workspaces that parse and cannot run: each finding has its file and line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.flow.surfaces import DELEGATE, workflow
+from trunkline.cli.hub_check import UNCERTAIN, check
+from trunkline.hub.template import write_workspace
+
+AGENTS = """agents:
+  - name: writer
+    url: ${MOCKS_URL}/writer
+  - name: painter
+    import: painters:agent
+  - name: flow
+    workflow: workflows/flow.json
+  - name: talker
+    model: openai:small
+    capabilities: [/mem]
+"""
+MOCKS = """agents:
+  - name: writer
+    agent: {name: Writer, skills: [{id: draft, description: Writes}]}
+    otherwise: Written.
+"""
+PAINTERS = """from trunkline import Agent
+
+agent = Agent("Painter")
+
+@agent.skill
+async def paint(text: str) -> str:
+    return text
+
+@agent.skill(id="sketch", public=False)
+async def draw(text: str) -> str:
+    return text
+"""
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workspace in which nothing is wrong; a test adds what is."""
+    monkeypatch.setenv("OPENAI_API_KEY", "a key of nobody")
+    for name, text in {
+        "agents.yaml": AGENTS,
+        "mocks.yaml": MOCKS,
+        "painters.py": PAINTERS,
+        "workflows/flow.json": json.dumps(workflow()),
+        "ceremonies/right.yaml": 'name: R\nschedule: "0 7 * * *"\nskill: draft\ntargets: [writer]\n',
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert check(str(tmp_path)) == []
+    return tmp_path
+
+
+def schedule(workspace: Path, **members: str) -> None:
+    """Write `ceremonies/s.yaml`: name, schedule and skill, then the members from line 4 on."""
+    lines = ["name: S", 'schedule: "0 7 * * *"', f"skill: {members.pop('skill', 'draft')}"]
+    lines += [f"{name}: {value}" for name, value in members.items()]
+    (workspace / "ceremonies/s.yaml").write_text("\n".join(lines))
+
+
+@pytest.mark.parametrize("skill", ["draft", "paint", "sketch", "flow", "chat", "memory"])
+def test_schedule_for_a_skill_of_any_kind_of_agent_is_accepted(workspace: Path, skill: str) -> None:
+    schedule(workspace, skill=skill)
+    assert check(str(workspace)) == []
+
+
+@pytest.mark.parametrize(
+    ("members", "found"),
+    [
+        ({"skill": "nope"}, "line 3: skill: no agent has the skill 'nope'"),
+        ({"skill": "paint", "targets": "[writer]"}, "line 3: skill: no agent of writer has the skill 'paint'"),
+        ({"targets": "[writer, gone]"}, "line 4: targets.1: agent 'gone' not found"),
+        ({"notifyChannel": "ops-room"},
+         "line 4: notifyChannel: channel 'ops-room' is not configured; set DISCORD_WEBHOOK_OPS_ROOM"),
+        ({"notifyWebhookEnv": "HOOK_OF_NOBODY"},
+         "line 4: notifyWebhookEnv: the variable HOOK_OF_NOBODY is not set"),
+    ],
+)  # fmt: skip
+def test_schedule_that_cannot_run_or_report_is_found(
+    workspace: Path, members: dict[str, str], found: str
+) -> None:
+    schedule(workspace, **members)
+    assert check(str(workspace)) == [f"ceremonies/s.yaml, {found}"]
+
+
+def test_channel_that_is_configured_is_accepted(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule(workspace, notifyChannel="ops-room")
+    monkeypatch.setenv("DISCORD_WEBHOOK_OPS_ROOM", "https://example.com/hook")
+    assert check(str(workspace)) == []
+
+
+def test_skill_that_only_a_remote_card_can_name_is_a_warning(workspace: Path, trunkline: Run) -> None:
+    schedule(workspace, skill="nope")
+    (workspace / "agents.d").mkdir()
+    (workspace / "agents.d/far.yaml").write_text("name: far\nurl: https://far.example\n")
+    (found,) = check(str(workspace))
+    assert found == (
+        f"{UNCERTAIN}ceremonies/s.yaml, line 3: skill: no agent is known to have the skill 'nope'; ask far"
+    )
+    assert trunkline("hub", "check", str(workspace))[:2] == (0, f"{found}\n")
+    (workspace / "agents.d/far.yaml").unlink()
+    assert trunkline("hub", "check", str(workspace))[0] == 2
+
+
+def test_agents_and_skills_of_hub_yaml_exist(workspace: Path) -> None:
+    (workspace / "hub.yaml").write_text(
+        "helm: gone\nrouting:\n  splits:\n    draft: {writer: 1}\n    nope:\n      gone: 1\n"
+    )
+    assert check(str(workspace)) == [
+        "hub.yaml, line 1: helm: agent 'gone' not found",
+        "hub.yaml, line 6: routing.splits.nope: no agent has the skill 'nope'",
+        "hub.yaml, line 6: routing.splits.nope: agent 'gone' not found",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("model", "found"),
+    [
+        ("nobody:small", "agents.d/m.yaml, line 2: m: nobody:small: Unknown provider: nobody"),
+        (
+            "anthropic:small\nadvisor: {model: 'nobody:big'}",
+            "agents.d/m.yaml, line 3: m: nobody:big: Unknown",
+        ),
+    ],
+)
+def test_model_of_an_unknown_provider_is_found(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, model: str, found: str
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a key of nobody")
+    (workspace / "agents.d").mkdir()
+    (workspace / "agents.d/m.yaml").write_text(f"name: m\nmodel: {model}\n")
+    (one,) = check(str(workspace))
+    assert one.startswith(found)
+
+
+def test_workflow_that_nobody_can_execute_is_found(workspace: Path) -> None:
+    nodes: list[dict[str, Any]] = [
+        {"id": "put", "type": "step", "config": {"handler": "nobody"}},
+        {"id": "paint", "type": "agent_delegate",
+         "config": {"agent_id": "painter", "protocol": "a2a", "input_mapping": {}}},
+        DELEGATE,
+    ]  # fmt: skip
+    (workspace / "workflows/flow.json").write_text(json.dumps(workflow(*nodes), indent=1))
+    found = sorted(check(str(workspace)))
+    lines = (workspace / "workflows/flow.json").read_text().splitlines()
+    step, coder = [
+        next(n for n, line in enumerate(lines, 1) if word in line) for word in ('"nobody"', '"coder"')
+    ]
+    assert [one.partition(": /")[0] for one in found] == [
+        f"workflows/flow.json, line {step}", f"workflows/flow.json, line {coder}",
+    ]  # fmt: skip
+    assert "no steps are configured; set WORKFLOW_ENGINE_STEP_HANDLERS or the setting flow_steps" in found[0]
+    assert "agent 'coder' not found in the files of this hub" in found[1]
+
+
+def test_workspace_that_is_written_has_no_finding(tmp_path: Path) -> None:
+    write_workspace(tmp_path / "demo")
+    assert check(str(tmp_path / "demo")) == []
