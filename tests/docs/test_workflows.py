@@ -11,9 +11,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from tests.cli.conftest import Run, trunkline
 from tests.docs.pages import blocks
+from trunkline.flow.definition.checks import LARGEST_SCHEMA, SMALL_SCHEMA
 from trunkline.flow.definition.schema import CONFIGS
 from trunkline.flow.definition.signing import signature_policy
+from trunkline.flow.engine.run import WORKER_S
+from trunkline.flow.engine.view import RUN_TOO_LARGE
 from trunkline.flow.jq.pool import FilterLimits
+from trunkline.flow.jq.worker import BACKTRACKS, PATTERN_BYTES, PATTERNS
 
 __all__ = ["trunkline"]
 PAGE = "docs/workflows.md"
@@ -57,3 +61,16 @@ def test_every_type_of_node_and_every_limit_is_on_the_page() -> None:
     limits = FilterLimits()
     assert f"{limits.deadline_s:g} seconds, {limits.memory >> 20} MiB" in text
     assert f"{limits.outputs:,} outputs" in text
+    for row in (
+        f"| Size of one schema as JSON | {LARGEST_SCHEMA >> 10} KiB |",
+        f"| Patterns of one schema | {PATTERNS} |",
+        f"| Size of one compiled pattern | {PATTERN_BYTES >> 20} MiB |",
+        f"for one text | {BACKTRACKS:,} |",
+        f"check one value | {limits.deadline_s:g} s, {limits.memory >> 20} MiB |",
+        f"| {limits.workers}; after {limits.stuck_s:g} s a request moves to one of {limits.slow_workers} slower",
+        f"| {limits.workers - 1} of the {limits.workers}, and {limits.slow_workers - 1} of the {limits.slow_workers}.",
+        f"| {limits.patience_s:g} s, then the request fails |",
+        f"| {WORKER_S:g} s, then the run fails with `{RUN_TOO_LARGE}` |",
+        f"schemas of up to {SMALL_SCHEMA >> 10} KiB",
+    ):
+        assert row in text, row

@@ -31,6 +31,8 @@ from trunkline.flow.definition.signing import private_key, sign, written_public_
 from trunkline.flow.definition.source import line_at, positions, read_source
 from trunkline.flow.definition.warnings import warnings
 from trunkline.flow.jq.filters import Filters
+from trunkline.flow.jq.pool import FilterLimits, WorkerPool
+from trunkline.flow.jq.schemas import SchemaChecker
 from trunkline.flow.local import LocalFlows
 from trunkline.flow.operator import PREFIX, FlowExecutors, OperatorConfig
 from trunkline.flow.port import FlowCaller
@@ -158,11 +160,14 @@ def _variable(name: str) -> str | None:
 
 
 async def _program_faults(definition: Definition) -> list[Diagnostic]:
-    filters = Filters()
+    """Return the errors of the filters, and of the first schema that does not compile."""
+    pool = WorkerPool(FilterLimits())
     try:
-        return [one async for one in program_rules(definition.document, filters)]
+        refused = await SchemaChecker(pool).find_refused(definition.document)
+        faults = [] if refused is None else [refused]
+        return faults + [one async for one in program_rules(definition.document, Filters(pool))]
     finally:
-        await filters.close()
+        await pool.close()
 
 
 def _file(path: str) -> str:

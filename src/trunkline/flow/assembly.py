@@ -13,6 +13,8 @@ from trunkline.flow.engine.executor import FlowExecutor
 from trunkline.flow.engine.parts import FlowParts, WorkflowRefs
 from trunkline.flow.fetched import FetchedWorkflows
 from trunkline.flow.jq.filters import Filters
+from trunkline.flow.jq.pool import FilterLimits, WorkerPool
+from trunkline.flow.jq.schemas import SchemaChecker
 from trunkline.flow.port import WAIT_S, FlowPort
 from trunkline.net.fetch import FetcherOf
 from trunkline.run.node import HostedAgent
@@ -36,13 +38,14 @@ class FlowEngine:
 
     def __init__(self, docs: Docs, executors: NodeExecutors | None = None) -> None:
         executors = executors or {}
-        self._filters = Filters()
-        self.definitions = Definitions(docs, self._filters)
+        self._pool = WorkerPool(FilterLimits())
+        filters = Filters(self._pool)
+        self.definitions = Definitions(docs, filters, SchemaChecker(self._pool))
         self.workflows = KnownWorkflows(self.definitions)
         self.parts = FlowParts(
             AGENT,
             definitions=self.definitions,
-            filters=self._filters,
+            filters=filters,
             activities=executors.get("activities") or StubActivities(),
             delegates=executors.get("delegates") or MockDelegate(),
             refs=self.workflows,
@@ -75,5 +78,5 @@ class FlowEngine:
         return port
 
     async def close(self) -> None:
-        """End the workers of filters."""
-        await self._filters.close()
+        """End the worker processes."""
+        await self._pool.close()

@@ -9,18 +9,20 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from trunkline.errors import Conflict, FlowInvalid, FlowRefused
+from trunkline.errors import Conflict, FlowInvalid, FlowRefused, Unavailable
+from trunkline.flow.definition.checks import SchemaCheck, plain_schema
 from trunkline.flow.definition.document import WORKFLOW_ID_KIND, WORKFLOW_KIND, Definition
 from trunkline.flow.definition.programs import Compiler, program_rules
 from trunkline.flow.definition.read import read_definition
-from trunkline.flow.state import StateCheck
+from trunkline.flow.jq.pool import WorkerBusy
+from trunkline.flow.jq.schemas import SchemaChecker
 from trunkline.log.events import Recorded, Stepped
 from trunkline.store.parts import Docs
 
@@ -29,29 +31,33 @@ STEP, PLACE = "flow.definition", 0
 LARGEST = 2 << 20
 # How many workflows a tenant may register.
 TENANT_LIMIT = 1000
-# How many definitions are held ready.
-CACHED = 256
+# Size limits of the cache of definitions: entries, and bytes of their texts in all. Read, one takes some ten
+# times as much memory as its text.
+CACHED, CACHED_BYTES = 256, 4 << 20
+# How many definitions are remembered whose schemas compile.
+CHECKED = 4096
 # From this many bytes on, reading a definition takes more than some milliseconds.
 _LARGE = 32 << 10
 # Follows the hash in the document of a workflow ID that an operator registered for another tenant.
 _BY_OPERATOR = " operator"
-K = TypeVar("K")
+K = TypeVar("K", bytes, str)
 V = TypeVar("V")
 Given = TypeVar("Given")
 Made = TypeVar("Made")
 
 
 class Loaded(Struct, frozen=True, weakref=True):
-    """A definition with its state's schema compiled."""
+    """A definition with the check of its states."""
 
     definition: Definition
-    check: StateCheck
+    check: SchemaCheck
     # Whether it is a file of the operator, or was registered by an operator for another tenant.
     by_operator: bool = False
 
-    def wrong(self, state: dict[str, Any]) -> str | None:
-        """What is wrong with a state, in words; None where it fits."""
-        return self.check.wrong(state)
+    @classmethod
+    def of(cls, definition: Definition) -> Loaded:
+        """Return a definition with its check."""
+        return cls(definition, SchemaCheck(plain_schema(definition.state_schema)))
 
     @property
     def step(self) -> Stepped:
@@ -60,11 +66,13 @@ class Loaded(Struct, frozen=True, weakref=True):
 
 
 class _Recent(OrderedDict[K, V], Generic[K, V]):
-    """The newest entries of a mapping, up to a bound."""
+    """The newest entries of a mapping by texts, up to a number of entries and of bytes of their keys."""
 
-    def __init__(self, bound: int) -> None:
+    def __init__(self, bound: int, bytes_bound: int) -> None:
         super().__init__()
         self._bound = bound
+        self._bytes_bound = bytes_bound
+        self._bytes = 0
 
     def find(self, key: K) -> V | None:
         found = self.get(key)
@@ -73,18 +81,23 @@ class _Recent(OrderedDict[K, V], Generic[K, V]):
         return found
 
     def keep(self, key: K, value: V) -> None:
+        if key not in self:
+            self._bytes += len(key)
         self[key] = value
-        if len(self) > self._bound:
-            self.popitem(last=False)
+        while len(self) > self._bound or (self._bytes > self._bytes_bound and len(self) > 1):
+            self._bytes -= len(self.popitem(last=False)[0])
 
 
 class Definitions:
     """Reads definitions, registers them, and finds those of runs and those that were registered."""
 
-    def __init__(self, docs: Docs, compiler: Compiler) -> None:
+    def __init__(self, docs: Docs, compiler: Compiler, schemas: SchemaChecker) -> None:
         self._docs = docs
         self._compiler = compiler
-        self._by_text: _Recent[bytes, Loaded] = _Recent(CACHED)
+        self.schemas = schemas
+        self._by_text: _Recent[bytes, Loaded] = _Recent(CACHED, CACHED_BYTES)
+        # The hashes of definitions whose schemas compile.
+        self._checked: _Recent[str, bool] = _Recent(CHECKED, CACHED_BYTES)
         # Of each tenant by their hashes, while somebody has them in hand.
         self._held: WeakValueDictionary[tuple[str, str], Loaded] = WeakValueDictionary()
 
@@ -108,6 +121,23 @@ class Definitions:
         if found is not None:
             return found
         return self._keep_ready(text, await beside(len(text), _read, text))
+
+    async def check(self, loaded: Loaded, tenant: str) -> None:
+        """Check that the schemas of a definition compile; workers compile those that are not small.
+
+        Raises:
+            FlowInvalid: one is refused.
+            Unavailable: no worker is free.
+        """
+        if self._checked.find(loaded.definition.hash):
+            return
+        try:
+            found = await self.schemas.find_refused(loaded.definition.document, tenant)
+        except WorkerBusy as busy:
+            raise Unavailable(f"the schemas of the definition cannot be checked now: {busy}") from None
+        if found is not None:
+            raise FlowInvalid(str(found), [found])
+        self._checked.keep(loaded.definition.hash, True)
 
     def _keep_ready(self, text: bytes, read: Loaded) -> Loaded:
         self._by_text.keep(text, read)
@@ -166,9 +196,10 @@ class Definitions:
         """Register a definition under an ID.
 
         Raises:
-            FlowInvalid: one of its filters does not compile.
+            FlowInvalid: one of its filters or schemas does not compile.
             FlowRefused: another definition has the ID, or the tenant has reached its limit.
         """
+        await self.check(loaded, tenant)
         async for error in program_rules(loaded.definition.document, self._compiler, tenant):
             # The first error suffices: each filter may take seconds to compile.
             raise FlowInvalid(str(error), [error])
@@ -216,8 +247,7 @@ def _encoded(document: object) -> bytes:
 
 def _read(text: bytes) -> Loaded:
     # Its own copy: whoever gave it may go on changing it.
-    definition = read_definition(msgspec.json.decode(text))
-    return Loaded(definition, StateCheck(definition.state_schema))
+    return Loaded.of(read_definition(msgspec.json.decode(text)))
 
 
 class KnownWorkflows:

@@ -142,6 +142,7 @@ class FlowPort:
             Refused: the caller may have no run, or not now.
         """
         loaded = await self._read(definition, "VALIDATION_ERROR")
+        await self.definitions.check(loaded, caller.tenant)
         is_new = not execution_id.strip()
         execution_id = execution_id.strip() or self._runner.ids.new()
         if len(execution_id) > LONGEST_ID:
@@ -229,7 +230,7 @@ class FlowPort:
         if about is None or about.awaits not in ("interrupt", "agent"):
             raise FlowRefused(RESUME_INVALID, f"run {execution_id!r} does not wait at an interrupt")
         if about.fits is not None:
-            fault = SchemaCheck(about.fits, "/resume_schema").wrong(payload)
+            fault = await self._find_fault(caller, about.fits, payload)
             if fault is not None:
                 raise FlowRefused(RESUME_INVALID, f"the payload does not fit the resume_schema: {fault}")
         message = RunReply(mode).message(self._runner.ids.new(), question, payload)
@@ -278,6 +279,11 @@ class FlowPort:
         _check_activity(about, activity_id)
         self._check_input(run, given, SUBMIT_INVALID)
         reply, result = _outcome(outcome, about, mode)
+        if reply.ok and about.fits is not None:
+            fault = await self._find_fault(caller, about.fits, result)
+            if fault is not None:
+                error = f"the result does not fit the output_schema: {fault}"
+                reply, result = RunReply(mode, ok=False, error=error, code="OUTPUT_SCHEMA_VIOLATION"), {}
         message = reply.message(self._runner.ids.new(), question, result)
         return await self._say(caller, run, message, NOT_AWAITING, wait_s)
 
@@ -490,10 +496,15 @@ class FlowPort:
         if run is None or isinstance(output, Rejection):
             return
         reducers = run.view.definition.reducers
-        fault = run.loaded.wrong(next_state(run.view.state, output, reducers, overwrites=overwrites))
+        state = next_state(run.view.state, output, reducers, overwrites=overwrites)
+        fault = await self.definitions.schemas.find_fault(run.loaded.check, state, feed.tenant)
         if fault is not None:
             text = f"the state of run {about.execution_id!r} would not fit its state_schema: {fault}"
             raise InvalidParams(text, field="message.parts")
+
+    async def _find_fault(self, caller: FlowCaller, schema: dict[str, Any], value: object) -> str | None:
+        """Return where a value does not fit a schema of a definition that was checked, or None."""
+        return await self.definitions.schemas.find_fault(SchemaCheck(schema), value, caller.tenant)
 
     def _check_hash(self, run: FoundRun, loaded: Loaded | None, code: str) -> None:
         if loaded is not None and loaded.definition.hash != run.view.definition.hash:
@@ -564,10 +575,6 @@ def _outcome(outcome: ActivitySubmission, about: Awaited, mode: Mode) -> tuple[R
         dict(cast("dict[str, Any]", outcome.result)) if isinstance(outcome.result, dict) else {}
     )
     if not about.agent_id:
-        fault = None if about.fits is None else SchemaCheck(about.fits, "/output_schema").wrong(result)
-        if fault is not None:
-            error = f"the result does not fit the output_schema: {fault}"
-            return RunReply(mode, ok=False, error=error, code="OUTPUT_SCHEMA_VIOLATION"), {}
         return RunReply(mode), result
     inside = result.pop("delegateCorrelationId", None) or result.pop("delegate_correlation_id", None)
     task = result.pop("externalTaskId", None) or result.pop("external_task_id", None)

@@ -1,11 +1,9 @@
-"""The state of a run: what the output of a node changes in it, and whether it fits its schema."""
+"""The state of a run: what the output of a node changes in it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, cast
-
-from trunkline.flow.definition.checks import SchemaCheck, plain_schema
 
 
 def next_state(
@@ -68,19 +66,3 @@ def same_json(one: object, other: object) -> bool:
         elif left != right or isinstance(left, bool) != isinstance(right, bool):
             return False
     return True
-
-
-class StateCheck:
-    """Checks states against the `state_schema` of a definition."""
-
-    def __init__(self, state_schema: Mapping[str, Any]) -> None:
-        """Compile the schema.
-
-        Raises:
-            FlowInvalid: it is no JSON Schema.
-        """
-        self._check = SchemaCheck(plain_schema(state_schema), "/state_schema")
-
-    def wrong(self, state: Mapping[str, Any]) -> str | None:
-        """What is wrong with a state, in words; None where it fits."""
-        return self._check.wrong(state)

@@ -7,12 +7,13 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.errors import FlowInvalid, FlowRefused, Misuse
 from trunkline.flow.definition.read import read_definition
 from trunkline.flow.definition.source import positions, read_source
 from trunkline.flow.definitions import Definitions, Loaded
-from trunkline.flow.state import StateCheck
 from trunkline.yaml_reader import read_text
 
 log = logging.getLogger("trunkline.hub")
@@ -115,8 +116,7 @@ def read_workflow(path: str, text: str) -> Loaded:
     """
     document = read_source(text, path)
     try:
-        definition = read_definition(document)
-        return Loaded(definition, StateCheck(definition.state_schema), by_operator=True)
+        return replace(Loaded.of(read_definition(document)), by_operator=True)
     except FlowInvalid as error:
         raise Misuse(f"{_place(path, text, error)}: {error.message}") from None
     except FlowRefused as error:

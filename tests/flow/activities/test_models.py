@@ -7,12 +7,15 @@ import threading
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.flow.web import Answer, WrittenClient
 from trunkline.auth.references import KeyReference, Secrets
 from trunkline.flow.activities.base import Activity
 from trunkline.flow.activities.models import ModelEndpoint, ModelExecutor
 from trunkline.flow.definition.document import Node
+from trunkline.flow.jq.pool import FilterLimits, WorkerPool
+from trunkline.flow.jq.schemas import SchemaChecker
 
 SCHEMA = {"type": "object", "required": ["intent"], "properties": {"intent": {"type": "string"}}}
 
@@ -113,11 +116,15 @@ async def test_what_a_schema_points_to_is_not_fetched(written: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as elsewhere:
         elsewhere.setblocking(False)
         schema = json.loads(written.replace("PORT", str(elsewhere.getsockname()[1])))
+
+        async def ask() -> None:
+            pool = WorkerPool(FilterLimits(deadline_s=60))
+            activity = replace(call(prompt="Hi", output_schema=schema), check=SchemaChecker(pool).find_fault)
+            await executor(WrittenClient(said("{}"), said("{}"))).execute(activity)
+            await pool.close()
+
         # In a thread: what is dialled there would wait for an answer.
-        asked = executor(WrittenClient(said("{}"), said("{}"))).execute(
-            call(prompt="Hi", output_schema=schema)
-        )
-        asking = threading.Thread(target=lambda: asyncio.run(asked), daemon=True)
+        asking = threading.Thread(target=lambda: asyncio.run(ask()), daemon=True)
         asking.start()
         while asking.is_alive():
             with pytest.raises(BlockingIOError):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from trunkline.flow.jq.filters import MISSING, Filters
-from trunkline.flow.jq.pool import FilterFailed, FilterLimits
+from trunkline.flow.jq.pool import FilterFailed, FilterLimits, WorkerPool
 
 PATIENT = FilterLimits(deadline_s=60)
 ROOT = {"a": [1, 2], "s": "x"}
@@ -20,11 +20,11 @@ ROOT = {"a": [1, 2], "s": "x"}
 
 def using(limits: FilterLimits, work: Callable[[Filters], Awaitable[None]]) -> None:
     async def main() -> None:
-        filters = Filters(limits)
+        pool = WorkerPool(limits)
         try:
-            await work(filters)
+            await work(Filters(pool))
         finally:
-            await filters.close()
+            await pool.close()
 
     asyncio.run(main())
 

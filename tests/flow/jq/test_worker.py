@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -16,28 +15,27 @@ from trunkline.flow.jq import worker
 REFUSED = "a filter may not use '{}'"
 
 
-def test_programs_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "CACHED", 2)
-    programs: OrderedDict[str, Any] = OrderedDict()
-    first = worker.compiled(programs, ".a")
-    assert worker.compiled(programs, ".a") is first
-    worker.compiled(programs, ".b")
-    worker.compiled(programs, ".a")
-    worker.compiled(programs, ".c")
-    assert list(programs) == [".a", ".c"], "the least recently used program is evicted"
+@pytest.mark.parametrize(("limit", "value"), [("CACHED", 2), ("CACHED_CHARS", 5)])
+def test_programs_are_compiled_once(monkeypatch: pytest.MonkeyPatch, limit: str, value: int) -> None:
+    monkeypatch.setattr(worker, limit, value)
+    made: list[str] = []
+    programs = worker.CompiledTexts(lambda text: made.append(text) or text)
+    for text in (".a", ".a", ".b", ".a", ".c", ".a", ".b"):
+        assert programs.find(text) == text
+    assert made == [".a", ".b", ".c", ".b"], "the least recently used program is evicted"
 
 
 @pytest.mark.parametrize(
     ("program", "text"), [("1, 2", "[1,2]"), ("empty", "[]"), ('"é"', '["é"]'), (".", "[{}]")]
 )
 def test_outputs(program: str, text: str) -> None:
-    compiled = worker.compiled(OrderedDict(), program)
+    compiled = worker.compiled_filter(program)
     assert worker.outputs_of(compiled, "{}", 10, 100).decode() == text
 
 
 @pytest.mark.parametrize("program", ["range(4)", '"x" * 90, "x" * 9'])
 def test_outputs_have_a_bound(program: str) -> None:
-    compiled = worker.compiled(OrderedDict(), program)
+    compiled = worker.compiled_filter(program)
     with pytest.raises(ValueError, match="more than 3 values or 100 characters"):
         worker.outputs_of(compiled, "null", 3, 100)
 
@@ -52,7 +50,7 @@ def test_outputs_have_a_bound(program: str) -> None:
 )
 def test_error_shows_the_position_in_the_program_as_written(program: str, place: str) -> None:
     with pytest.raises(ValueError, match=place) as caught:
-        worker.compiled(OrderedDict(), program)
+        worker.compiled_filter(program)
     assert "def " not in str(caught.value), "the prelude is not shown"
 
 
@@ -94,7 +92,7 @@ def test_error_shows_the_position_in_the_program_as_written(program: str, place:
 )
 def test_what_reads_more_than_the_value_is_refused_by_name(program: str, construct: str) -> None:
     with pytest.raises(ValueError, match="a filter may not use") as caught:
-        worker.compiled(OrderedDict(), program)
+        worker.compiled_filter(program)
     assert str(caught.value).startswith(REFUSED.format(construct))
 
 
@@ -121,7 +119,7 @@ def test_what_reads_more_than_the_value_is_refused_by_name(program: str, constru
     ],
 )  # fmt: skip
 def test_programs_that_only_look_like_refused_ones(program: str, output: Any) -> None:
-    compiled = worker.compiled(OrderedDict(), program)
+    compiled = worker.compiled_filter(program)
     outputs = json.loads(worker.outputs_of(compiled, '{"env":"e"}', 10, 1000))
     assert outputs == (output if isinstance(output, list) and len(outputs) != 1 else [output])
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, UnsetType
 
+from trunkline.errors import Misuse
+from trunkline.flow.definition.checks import SchemaCheck
 from trunkline.flow.definition.document import Node
 
 
@@ -22,6 +24,18 @@ class Outcome(Struct, frozen=True):
     external_task: str = ""
 
 
+async def check_small(check: SchemaCheck, value: object) -> str | None:
+    """Return where a value does not fit a schema, without workers.
+
+    Raises:
+        Misuse: the check needs a worker.
+    """
+    fault = check.find_fault(value)
+    if isinstance(fault, UnsetType):
+        raise Misuse("the schema is too large to be checked outside of a run")
+    return fault
+
+
 class Activity(Struct, frozen=True):
     """A `step`, `llm_call` or `tool_call` that is to be done now."""
 
@@ -33,6 +47,8 @@ class Activity(Struct, frozen=True):
     tenant: str = ""
     # Whether the operator provided the definition.
     by_operator: bool = False
+    # Returns where a value does not fit a schema, or None.
+    check: Callable[[SchemaCheck, object], Awaitable[str | None]] = check_small
 
 
 async def _keep_nothing(external_task: str) -> None:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from trunkline.auth.references import KeyReference, Secrets
 from trunkline.client.http_transport import JSON, HttpAnswer, answered
 from trunkline.client.transport import Call
-from trunkline.errors import FlowInvalid, Unreachable
+from trunkline.errors import Unreachable
 from trunkline.flow.activities.base import Activity, Outcome, failed
 from trunkline.flow.definition.checks import SchemaCheck
 from trunkline.net.egress import shown
@@ -68,9 +68,9 @@ class ModelExecutor:
             )
         schema: Any = node.config.get("output_schema")
         try:
-            check = None if schema is None else SchemaCheck(schema, "/output_schema")
-        except FlowInvalid as error:
-            return failed("LLM_CONFIG_INVALID", f"{node.id}: {error}"[:_EXCERPT])
+            check = None if schema is None else SchemaCheck(schema)
+        except ValueError as error:
+            return failed("LLM_CONFIG_INVALID", f"{node.id}: output_schema: {error}"[:_EXCERPT])
         key = self._secrets.key(self._endpoint.key)
         if key is None:
             return failed("LLM_CREDENTIALS_MISSING", f"{node.id}: the key of the model's endpoint is not set")
@@ -83,7 +83,7 @@ class ModelExecutor:
             return first
         if check is None:
             return Outcome(ok=True, output=_object(first) or {"text": first})
-        wrong = _fault(check, first)
+        wrong = await _fault(activity, check, first)
         if not wrong:
             return Outcome(ok=True, output=cast("dict[str, Any]", _object(first)))
         # Once more, with what was wrong: models mend their form when they are told of it.
@@ -94,7 +94,7 @@ class ModelExecutor:
         second = await ask(messages, as_json=True)
         if isinstance(second, Outcome):
             return second
-        wrong = _fault(check, second)
+        wrong = await _fault(activity, check, second)
         if wrong:
             return failed("LLM_OUTPUT_VALIDATION_FAILED", f"{node.id}: {wrong}")
         return Outcome(ok=True, output=cast("dict[str, Any]", _object(second)))
@@ -173,9 +173,9 @@ def _object(text: str) -> dict[str, Any] | None:
     return cast("dict[str, Any]", found) if isinstance(found, dict) else None
 
 
-def _fault(check: SchemaCheck, text: str) -> str:
+async def _fault(activity: Activity, check: SchemaCheck, text: str) -> str:
     found = _object(text)
     if found is None:
         return "The answer is not one JSON object."
-    wrong = check.wrong(found)
+    wrong = await activity.check(check, found)
     return "" if wrong is None else f"The answer does not fit its schema at {wrong}."

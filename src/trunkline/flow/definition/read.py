@@ -13,7 +13,7 @@ from jsonschema_rs import Draft202012Validator
 
 from trunkline.errors import FlowInvalid
 from trunkline.flow.definition.canonical import canonical, without_signature
-from trunkline.flow.definition.checks import SchemaCheck, plain_schema
+from trunkline.flow.definition.checks import SchemaCheck, plain_schema, schema_fault
 from trunkline.flow.definition.diagnostics import (
     DIAGNOSTICS_LIMIT,
     Diagnostic,
@@ -198,17 +198,22 @@ def _duration_rules(place: int, node: dict[str, Any]) -> Iterator[Diagnostic]:
 
 
 def _schema_rules(document: dict[str, Any]) -> Iterator[Diagnostic]:
-    """Schemas that the run will check values against must be schemas."""
-    written: list[tuple[str, Any]] = [("/state_schema", plain_schema(document["state_schema"]))]
-    for place, node in enumerate(document["nodes"]):
-        names = _SCHEMAS.get(node["type"], ())
-        config: dict[str, Any] = node.get("config", {})
-        written += [(f"/nodes/{place}/config/{name}", config[name]) for name in names if name in config]
-    for place, schema in written:
+    """Yield an error for each schema that is too large, or is small and does not compile."""
+    for place, schema in schemas_of(document):
         try:
-            SchemaCheck(schema, place)
-        except FlowInvalid as error:
-            yield from error.diagnostics
+            SchemaCheck(schema)
+        except ValueError as error:
+            yield schema_fault(place, str(error))
+
+
+def schemas_of(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the pointer of each schema that a run checks values against, and the schema."""
+    yield "/state_schema", plain_schema(document["state_schema"])
+    for place, node in enumerate(document["nodes"]):
+        config: dict[str, Any] = node.get("config", {})
+        for name in _SCHEMAS.get(node["type"], ()):
+            if name in config:
+                yield f"/nodes/{place}/config/{name}", config[name]
 
 
 def _reducers(state_schema: dict[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,12 @@ class Evaluate(Struct, frozen=True):
     root: dict[str, Any]
 
 
+class CheckState(Struct, frozen=True):
+    """Where the state does not fit its schema, or None; nothing else of the walk goes on before that."""
+
+    state: dict[str, Any]
+
+
 class RecordRows(Struct, frozen=True):
     """A turn for others, with the rows so far recorded; nothing else of the walk goes on before that.
 
@@ -78,11 +84,11 @@ class Ask(Struct, frozen=True):
     span: Span | None
 
 
-Effect = Evaluate | RecordRows | Perform | Delegate | Nest | Sleep | Ask
+Effect = Evaluate | CheckState | RecordRows | Perform | Delegate | Nest | Sleep | Ask
 
 
 # What no row tells of: it is seen to at once, and again whenever the walk comes by.
-UNRECORDED = (Evaluate, RecordRows)
+UNRECORDED = (Evaluate, CheckState, RecordRows)
 
 
 class Done(Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from trunkline.errors import FlowRefused, InvalidParams, RouteNotFound
+from trunkline.errors import FlowInvalid, FlowRefused, InvalidParams, RouteNotFound
 from trunkline.flow.definitions import PLACE, STEP, Loaded
 from trunkline.flow.engine.children import OUTCOME
 from trunkline.flow.engine.parts import FlowParts
@@ -98,6 +98,12 @@ class FlowExecutor:
         rows = await _rows(work)
         told = order is None
         loaded = await self._loaded(work, order, rows)
+        try:
+            await self.parts.definitions.check(loaded, work.tenant)
+        except FlowInvalid as refused:
+            error = f"the definition is refused: {refused.message}"
+            work.put(FlowRows((FlowRow("ExecutionFailed", {"error": error, "code": refused.code}),)))
+            return _failed(work, error)
         if order is None:
             by_operator = self._is_by_operator(work, loaded)
             order = RunOrder(state.task_id, loaded.definition.hash, by_operator=by_operator)
@@ -109,9 +115,7 @@ class FlowExecutor:
             work.put(_artifact(OUTCOME, _outcome(ended, run.walk.state)))
         if ended.ok:
             return Status(TaskState.COMPLETED)
-        text = Part(text=ended.error.encode(errors="replace").decode())
-        said = Message(work.ids.new(), state.context_id, state.task_id, Role.AGENT, (text,))
-        return Status(TaskState.FAILED, said)
+        return _failed(work, ended.error)
 
     async def _loaded(self, work: Work, order: RunOrder | None, rows: list[FlowRow]) -> Loaded:
         """The definition that a run was opened with."""
@@ -147,6 +151,12 @@ class FlowExecutor:
 
 def _provenance(*, by_operator: bool) -> Stepped:
     return Stepped(*_PROVENANCE, by_operator)
+
+
+def _failed(work: Work, error: str) -> Status:
+    state, text = work.state, Part(text=error.encode(errors="replace").decode())
+    said = Message(work.ids.new(), state.context_id, state.task_id, Role.AGENT, (text,))
+    return Status(TaskState.FAILED, said)
 
 
 async def _rows(work: Work) -> list[FlowRow]:

@@ -12,6 +12,7 @@ from trunkline.flow.definition.duration import duration_ms
 from trunkline.flow.definition.programs import mapped_program
 from trunkline.flow.engine.effects import (
     Ask,
+    CheckState,
     Delegate,
     Done,
     Evaluate,
@@ -31,8 +32,9 @@ _WAY = Callable[[Walk, Node, "Span | None"], Steps]
 
 
 def way(walk: Walk) -> Steps:
-    """The way of a whole run."""
-    return chain(walk, walk.definition.first, None, None)
+    """Yield what a whole run needs: its input must fit the schema first."""
+    yield from walk.check_state()
+    return (yield from chain(walk, walk.definition.first, None, None))
 
 
 def chain(walk: Walk, at: str | None, until: str | None, span: Span | None) -> Steps:
@@ -59,18 +61,17 @@ def _after(walk: Walk, node: Node) -> str:
 
 def _complete(
     walk: Walk, node: Node, output: dict[str, Any], *, told: bool = False, overwrites: bool = False
-) -> None:
+) -> Generator[CheckState, Any, None]:
     """Complete a node; `told` if a row before it holds its output."""
     walk.command("CompleteNode", node.id, **({} if told else {"output": output}))
-    walk.change(node.id, output, overwrites=overwrites)
+    yield from walk.change(node.id, output, overwrites=overwrites)
 
 
 def _start(walk: Walk, node: Node, span: Span | None) -> Steps:
-    _complete(walk, node, {})
+    yield from _complete(walk, node, {})
     if span is not None or walk.resumed:
         walk.checkpoint(node.id, span)
     return _after(walk, node)
-    yield  # pragma: no cover - makes it a generator
 
 
 def _end(walk: Walk, node: Node, span: Span | None) -> Steps:
@@ -106,7 +107,7 @@ def _activity(walk: Walk, node: Node, span: Span | None) -> Steps:
         attempt += 1
     host = {"nodeType": node.type, **spanned(span)} if done.by_host else {}
     walk.event("ActivityCompleted", node.id, result=done.output, **host)
-    _complete(walk, node, done.output, told=True)
+    yield from _complete(walk, node, done.output, told=True)
     if span is not None or done.by_host or walk.resumed:
         walk.checkpoint(node.id, span)
     return _after(walk, node)
@@ -173,7 +174,7 @@ def _delegate(walk: Walk, node: Node, span: Span | None) -> Steps:
         delegateCorrelationId=correlation,
         **outside,
     )
-    _complete(walk, node, done.output, told=True)
+    yield from _complete(walk, node, done.output, told=True)
     walk.checkpoint(node.id, span)
     return _after(walk, node)
 
@@ -221,7 +222,7 @@ def _switch(walk: Walk, node: Node, span: Span | None) -> Steps:
         raise NodeFailed(
             "switch_routing_failed", f"{node.id!r} leads to {target!r}, which is no node", node.id
         )
-    _complete(walk, node, {})
+    yield from _complete(walk, node, {})
     walk.checkpoint(node.id, span)
     return target
 
@@ -236,7 +237,7 @@ def _set_state(walk: Walk, node: Node, span: Span | None) -> Steps:
             output[name] = yield Evaluate(given["jq"], before)
         except ValueError as error:
             raise NodeFailed("set_state_failed", f"{name!r}: {error}", node.id) from error
-    _complete(walk, node, output)
+    yield from _complete(walk, node, output)
     walk.checkpoint(node.id, span)
     return _after(walk, node)
 
@@ -256,7 +257,7 @@ def _wait(walk: Walk, node: Node, span: Span | None) -> Steps:
     walk.event("TimerStarted", node.id, kind=kind)
     yield Sleep(node, due, fires=True)
     walk.event("TimerFired", node.id, kind=kind)
-    _complete(walk, node, {})
+    yield from _complete(walk, node, {})
     walk.checkpoint(node.id, span)
     return _after(walk, node)
 
@@ -287,7 +288,7 @@ def _signal(walk: Walk, node: Node, span: Span | None) -> Steps:
     walk.hear()
     walk.command("DeliverSignal", node.id, signalName=name, payload=payload)
     walk.event("SignalReceived", node.id, signalName=name)
-    _complete(walk, node, payload, told=True)
+    yield from _complete(walk, node, payload, told=True)
     walk.checkpoint(node.id, span)
     return _after(walk, node)
 
@@ -308,7 +309,7 @@ def _interrupt(walk: Walk, node: Node, span: Span | None) -> Steps:
     walk.hear(resumed=True)
     walk.command("ResumeInterrupt", node.id, _payload=payload)
     walk.event("InterruptResumed", node.id)
-    _complete(walk, node, payload, told=True, overwrites=True)
+    yield from _complete(walk, node, payload, told=True, overwrites=True)
     walk.checkpoint(node.id, span)
     return _after(walk, node)
 
@@ -348,7 +349,7 @@ def _parallel(walk: Walk, node: Node, span: Span | None) -> Steps:
     walk.command("JoinParallel", node.id, join=join)
     walk.event("ParallelJoined", node.id, join=join)
     if span is None:
-        _complete(walk, node, {})
+        yield from _complete(walk, node, {})
     walk.checkpoint(node.id, span)
     return target
 
@@ -370,7 +371,7 @@ def _subworkflow(walk: Walk, node: Node, span: Span | None) -> Steps:
     result = {} if done.result == done.output else {"childResult": done.result}
     walk.event("SubworkflowCompleted", node.id, **both, childFinalState=done.output, **result)
     walk.command("CompleteSubworkflow", node.id, **told, childExecutionId=child)
-    _complete(walk, node, done.output, told=True)
+    yield from _complete(walk, node, done.output, told=True)
     walk.checkpoint(node.id, span)
     return _after(walk, node)
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from trunkline.flow.activities.base import ActivityExecutor, AgentDelegates, DelegateExecutor
 from trunkline.flow.definitions import Definitions, Loaded
+from trunkline.flow.jq.pool import WorkerBudget
 from trunkline.run.feed import Feed
 from trunkline.wire.types import Message
 
@@ -21,10 +22,13 @@ def is_address(workflow_ref: str) -> bool:
 class FilterValues(Protocol):
     """Whoever evaluates filters."""
 
-    async def value(self, program: str, root: object, tenant: str = "") -> Any:
-        """The value of a filter, in the turn of a tenant: nothing gives null, several values give an array.
+    async def value(
+        self, program: str, root: object, tenant: str = "", budget: WorkerBudget | None = None
+    ) -> Any:
+        """Return the value of a filter, in the turn of a tenant: null for none, an array for several.
 
         Raises:
+            BudgetSpent: the run has used its time in workers.
             FilterFailed: it does not compile, or fails.
         """
         ...

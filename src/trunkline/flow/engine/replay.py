@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from trunkline.flow.engine.effects import (
+    UNRECORDED,
     Ask,
+    CheckState,
     Delegate,
     Done,
     Effect,
@@ -87,6 +89,12 @@ class History:
         limit = self._limit
         return self._rows[limit] if limit < len(self._rows) else None
 
+    @property
+    def is_past_check(self) -> bool:
+        """Return whether the next command proves that the state fit its schema here."""
+        following = self.next_command()
+        return following is not None and following.name != "FailNode"
+
     def command(self, name: str, node: str | None) -> Metadata | None:
         """What is recorded of a command; None if it is to be written.
 
@@ -126,7 +134,7 @@ class History:
     def place(self, effect: Effect) -> int | None:
         """Where what an effect gave is recorded, before the next command or as it; None if nowhere."""
         limit = self._limit
-        if isinstance(effect, Evaluate | RecordRows) or not self._rows:
+        if isinstance(effect, UNRECORDED) or not self._rows:
             return None
         node = effect.node.id
         if isinstance(effect, Sleep) and not effect.fires:
@@ -148,7 +156,7 @@ class History:
     def take(self, effect: Effect) -> Any:
         """What an effect gave, once; `MISSING` if that is not recorded."""
         place = self.place(effect)
-        if place is None or isinstance(effect, Evaluate | RecordRows):
+        if place is None or isinstance(effect, UNRECORDED):
             return MISSING
         row = self._rows[place]
         queue = self._results.get(effect.node.id)
@@ -186,6 +194,7 @@ _ANSWERING: dict[type[Effect], tuple[str, ...]] = {
     Sleep: ("CompleteNode",),
     Ask: ("ResumeInterrupt", "DeliverSignal"),
     Evaluate: (),
+    CheckState: (),
     RecordRows: (),
 }
 

@@ -16,9 +16,20 @@ import msgspec
 from trunkline.clock import now_ms
 from trunkline.errors import FlowRefused, Misuse, TaskNotFound, UnsupportedOperation
 from trunkline.flow.activities.base import Activity, DelegateOrder, Outcome, output_of
+from trunkline.flow.definition.checks import SchemaCheck
 from trunkline.flow.definitions import Loaded
 from trunkline.flow.engine.children import ChildRun, agent_request, child_id, nested_done, read_done
-from trunkline.flow.engine.effects import Ask, Delegate, Done, Evaluate, Nest, Perform, RecordRows, Sleep
+from trunkline.flow.engine.effects import (
+    Ask,
+    CheckState,
+    Delegate,
+    Done,
+    Evaluate,
+    Nest,
+    Perform,
+    RecordRows,
+    Sleep,
+)
 from trunkline.flow.engine.nodes import way
 from trunkline.flow.engine.parts import FlowParts, is_address
 from trunkline.flow.engine.questions import answered, awaited, question, relayed
@@ -27,7 +38,7 @@ from trunkline.flow.engine.rows import SUBMITTED
 from trunkline.flow.engine.run_messages import DEPTH_LIMIT, Mode, RunOrder, mode_of, read_reply, run_task_id
 from trunkline.flow.engine.view import RUN_TOO_LARGE
 from trunkline.flow.engine.walk import Ended, Lane, NodeFailed, Walk, spanned
-from trunkline.flow.jq.pool import FilterFailed
+from trunkline.flow.jq.pool import BudgetSpent, FilterFailed, WorkerBudget
 from trunkline.log.events import AnswerRead, FlowRow, FlowRows, QuestionClosed, Status
 from trunkline.log.fold import BYTES_LIMIT, EVENTS_LIMIT, LIMITS
 from trunkline.run import hops
@@ -40,6 +51,8 @@ _SPARE_BYTES, _SPARE_EVENTS = 4 << 20, 64
 NODES_LIMIT = 50_000
 # And how many of its `parallel` nodes may be open at once, each within another: each holds a few KB.
 FORKS_LIMIT = 5000
+# Processor time that the filters and schemas of a run may use in workers. A restart of the hub begins anew.
+WORKER_S = 60.0
 # A child that ends within this time costs its parent one append less: its rows go with those of the end.
 LINGER_MS = 50
 _WORKING = Status(TaskState.WORKING)
@@ -67,8 +80,15 @@ class Run:
         self._mode: Mode = mode_of(state, order)
         self._is_new = state.seq == state.opened
         self.walk = Walk(
-            order.execution, loaded.definition, given, check=loaded.wrong, clock=now_ms, history=history
+            order.execution,
+            loaded.definition,
+            given,
+            check=loaded.check.find_fault,
+            clock=now_ms,
+            history=history,
         )
+        self._check = loaded.check
+        self._budget = WorkerBudget(WORKER_S)
         self._tasks: dict[Lane, asyncio.Task[Done]] = {}
         self._moments: dict[Lane, int] = {}
         self._children: dict[Lane, ChildRun] = {}
@@ -111,6 +131,8 @@ class Run:
         match lane.effect:
             case Evaluate() as wanted:
                 await self._evaluate(lane, wanted)
+            case CheckState(state=state):
+                await self._check_state(lane, state)
             case RecordRows():
                 await self._turn(lane)
             case Sleep(due=due):
@@ -158,11 +180,26 @@ class Run:
 
     async def _evaluate(self, lane: Lane, wanted: Evaluate) -> None:
         try:
-            value = await self._parts.value(wanted.program, wanted.root, self._work.tenant)
+            value = await self._parts.value(wanted.program, wanted.root, self._work.tenant, self._charged())
+        except BudgetSpent as spent:
+            self.walk.abort(str(spent), RUN_TOO_LARGE)
         except FilterFailed as error:
             self.walk.refuse(lane, ValueError(str(error)))
         else:
             self.walk.answer(lane, value)
+
+    async def _check_state(self, lane: Lane, state: dict[str, Any]) -> None:
+        schemas = self._parts.definitions.schemas
+        try:
+            fault = await schemas.find_fault(self._check, state, self._work.tenant, self._charged())
+        except BudgetSpent as spent:
+            self.walk.abort(str(spent), RUN_TOO_LARGE)
+        else:
+            self.walk.answer(lane, fault)
+
+    def _charged(self) -> WorkerBudget | None:
+        """Return the budget of what is new; what a restart repeats was charged before."""
+        return self._budget if self._history.over else None
 
     async def _begin(self, lane: Lane, work: Any) -> None:
         """Begin work of this process; what needs no time is there at once."""
@@ -210,11 +247,17 @@ class Run:
             effect.attempt,
             self._work.tenant,
             self._order.by_operator,
+            self._check_value,
         )
         outcome = await self._within(self._parts.activities.execute(activity), node.timeout_ms)
         if node.type == "llm_call" and outcome.code == "LLM_OUTPUT_VALIDATION_FAILED":
             outcome = msgspec.structs.replace(outcome, code="OUTPUT_SCHEMA_VIOLATION")
         return _done(outcome)
+
+    async def _check_value(self, check: SchemaCheck, value: object) -> str | None:
+        """Return where a value does not fit a schema of the definition, at the expense of the run."""
+        schemas = self._parts.definitions.schemas
+        return await schemas.find_fault(check, value, self._work.tenant, self._budget)
 
     async def _within(self, work: Any, limit_ms: int | None) -> Outcome:
         limit = asyncio.timeout(None if limit_ms is None else limit_ms / 1000)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, cast
 
-from msgspec import Struct
+from msgspec import Struct, UnsetType
 
 from trunkline.flow.definition.document import Definition, Node
-from trunkline.flow.engine.effects import UNRECORDED, Effect, Span
+from trunkline.flow.engine.effects import UNRECORDED, CheckState, Effect, Span
 from trunkline.flow.engine.replay import MISSING, History, StrayError
 from trunkline.flow.engine.rows import VERSION
 from trunkline.flow.state import next_state
@@ -96,7 +96,7 @@ class Walk:
         definition: Definition,
         given: dict[str, Any],
         *,
-        check: Callable[[dict[str, Any]], str | None],
+        check: Callable[[dict[str, Any]], str | None | UnsetType],
         clock: Callable[[], int],
         history: History | None = None,
     ) -> None:
@@ -141,11 +141,7 @@ class Walk:
             _hash=self.definition.hash,
             _version=VERSION,
         )
-        lane = self._lane(steps)
-        if (fault := self._check(self.state)) is not None:
-            self._fail(lane, NodeFailed("orchestration_error", fault))
-            return
-        self._go_on(lane, None)
+        self._go_on(self._lane(steps), None)
 
     def _lane(self, steps: Steps, fork: Fork | None = None, branch: int = 0) -> Lane:
         self._lanes += 1
@@ -375,8 +371,10 @@ class Walk:
         self.resumed = resumed
         self._boundaries = 0
 
-    def change(self, node: str, output: dict[str, Any], *, overwrites: bool = False) -> None:
-        """Take the output of a node into the state.
+    def change(
+        self, node: str, output: dict[str, Any], *, overwrites: bool = False
+    ) -> Generator[CheckState, Any, None]:
+        """Apply the output of a node to the state.
 
         Raises:
             NodeFailed: it cannot be merged, or the state does not fit its schema any more.
@@ -387,7 +385,21 @@ class Walk:
             except ValueError as error:
                 raise NodeFailed("orchestration_error", str(error)) from error
         self.event("StateUpdated", node)
-        if output and (fault := self._check(self.state)) is not None:
+        if output:
+            yield from self.check_state()
+
+    def check_state(self) -> Generator[CheckState, Any, None]:
+        """Check the state against its schema, unless the log proves that it fits.
+
+        Raises:
+            NodeFailed: it does not fit.
+        """
+        if self._history.is_past_check:
+            return
+        fault = self._check(self.state)
+        if isinstance(fault, UnsetType):
+            fault = cast("str | None", (yield CheckState(self.state)))
+        if fault is not None:
             raise NodeFailed("orchestration_error", fault)
 
     def checkpoint(self, node: str, span: Span | None) -> None:

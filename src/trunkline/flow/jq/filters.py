@@ -6,31 +6,34 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from trunkline.flow.jq.paths import is_plain, quick_value
-from trunkline.flow.jq.pool import FilterFailed, FilterLimits, WorkerPool
+from trunkline.flow.jq.pool import FilterFailed, WorkerBudget, WorkerPool, encode_value
 
 # What `quick` gives where only jq can tell.
 MISSING = UNSET
 
 
 class Filters:
-    """Evaluates filters. Its worker processes are started when they are needed, and ended by `close`."""
+    """Evaluates filters, in the worker processes of a pool unless they are plain."""
 
-    def __init__(self, limits: FilterLimits | None = None) -> None:
-        self._limits = limits or FilterLimits()
-        self._pool = WorkerPool(self._limits)
+    def __init__(self, pool: WorkerPool) -> None:
+        self._pool = pool
 
-    async def value(self, program: str, root: object, tenant: str = "") -> object:
-        """What a filter makes of a value: its output; None where it has none, a list where it has several.
+    async def value(
+        self, program: str, root: object, tenant: str = "", budget: WorkerBudget | None = None
+    ) -> object:
+        """Return the output of a filter for a value: None if it has none, a list if it has several.
 
         Filters of different tenants take turns.
 
         Raises:
+            BudgetSpent: the run has used its time in workers.
             FilterFailed: it does not compile, fails, or takes too long or too much.
         """
         found = self.quick(program, root)
         if not isinstance(found, UnsetType):
             return found
-        outputs = await self._outputs(b"=", program, _encoded(root, self._limits.root), tenant)
+        value = encode_value(root, self._pool.limits.root)
+        outputs = await self._outputs(b"=", program, value, tenant, budget)
         return None if not outputs else outputs[0] if len(outputs) == 1 else outputs
 
     def quick(self, program: str, root: object) -> object | UnsetType:
@@ -50,14 +53,13 @@ class Filters:
             return str(error)
         return None
 
-    async def close(self) -> None:
-        """End all workers. Whoever still waits for a value fails."""
-        await self._pool.close()
-
-    async def _outputs(self, kind: bytes, program: str, root: bytes, tenant: str = "") -> list[object]:
-        if len(program) > self._limits.program or "\0" in program:
-            raise FilterFailed(f"a filter has at most {self._limits.program} characters, and no NUL")
-        kind, body = await self._pool.ask(kind, program.encode("utf-8", "replace"), root, tenant)
+    async def _outputs(
+        self, kind: bytes, program: str, root: bytes, tenant: str = "", budget: WorkerBudget | None = None
+    ) -> list[object]:
+        longest = self._pool.limits.program
+        if len(program) > longest or "\0" in program:
+            raise FilterFailed(f"a filter has at most {longest} characters, and no NUL")
+        kind, body = await self._pool.ask((kind, program.encode("utf-8", "replace"), root), tenant, budget)
         if kind != b"=":
             raise FilterFailed(body.decode("utf-8", "replace")[:_LONGEST])
         try:
@@ -68,13 +70,3 @@ class Filters:
 
 # What a failure quotes of the words of a filter.
 _LONGEST = 1000
-
-
-def _encoded(root: object, limit: int) -> bytes:
-    try:
-        encoded = msgspec.json.encode(root)
-    except (ValueError, TypeError, RecursionError) as error:
-        raise FilterFailed(f"the value is no JSON: {error}") from None
-    if len(encoded) > limit:
-        raise FilterFailed(f"the value has more than {limit >> 20} MiB")
-    return encoded

@@ -1,4 +1,4 @@
-"""Worker processes for filters: few, started when they are needed, killed when one takes too long."""
+"""Worker processes for filters and schemas: few, started on demand, killed when a request takes too long."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from trunkline.net.places import TenantPlaces
@@ -17,19 +18,21 @@ from trunkline.net.places import TenantPlaces
 _WORKER = Path(__file__).with_name("worker.py")
 # How long a process may take to come up on a machine that has other things to do.
 _START_S = 60
-_DIED = "jq died of it; it may need more memory than filters may have"
-# How much nicer a process is that takes long: others have three times as much of the processor.
-_NICER = 5
+_DIED = "the worker process died of it; it may need more memory than workers may have"
+# Niceness of a process that takes long. The hub has nearly 30 times its weight on a busy processor.
+_NICER = 15
 Request = tuple[bytes, bytes, bytes]
-Answer = tuple[bytes, bytes]
+# The kind and the body of an answer, and the processor time that it took in seconds.
+Answer = tuple[bytes, bytes, float]
 
 
 class FilterLimits(Struct, frozen=True):
     """The limits on filters: on all of them together, and on each one."""
 
-    # How many run at a time. One that has run for `stuck_s` makes room for another: it goes on among the
-    # `slow_workers`, or begins again there once one of them is free, for which it waits at most `patience_s`.
-    workers: int = 2
+    # How many run at a time; one tenant has all but one of each kind. A request that has run for `stuck_s`
+    # makes room for another: it goes on among the `slow_workers`, or begins again there once one of them is
+    # free, for which it waits at most `patience_s`.
+    workers: int = 3
     slow_workers: int = 6
     stuck_s: float = 0.1
     deadline_s: float = 5
@@ -42,7 +45,38 @@ class FilterLimits(Struct, frozen=True):
 
 
 class FilterFailed(Exception):
-    """A filter that gave no value; the text says why. The engine makes it the failure of a node."""
+    """A filter or a check without a result; the text says why. The engine makes it the failure of a node."""
+
+
+class WorkerBusy(FilterFailed):
+    """No worker was free in time, or none could be started."""
+
+
+class BudgetSpent(FilterFailed):
+    """A run has used the processor time that it may use in worker processes."""
+
+
+class WorkerBudget:
+    """The processor time in worker processes that is left to one run, in seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._left_s = seconds
+
+    def check(self) -> None:
+        """Refuse work once the budget is spent.
+
+        Raises:
+            BudgetSpent: nothing is left.
+        """
+        if self._left_s <= 0:
+            raise BudgetSpent(
+                f"the run has used the {self._seconds:g} s of processor time of its filters and schemas"
+            )
+
+    def charge(self, seconds: float) -> None:
+        """Subtract what a request has used."""
+        self._left_s -= seconds
 
 
 class _Worker:
@@ -70,10 +104,10 @@ class _Worker:
         self._stdin.write(program)
         self._stdin.write(root)
         await self._stdin.drain()
-        header: bytes = await self._stdout.readexactly(5)
-        body: bytes = await self._stdout.readexactly(int.from_bytes(header[1:], "big"))
+        header: bytes = await self._stdout.readexactly(10)
+        body: bytes = await self._stdout.readexactly(int.from_bytes(header[1:5], "big"))
         self.done += 1
-        return header[:1], body
+        return header[:1], body, int.from_bytes(header[5:], "big") / 1e6
 
     def yield_to_others(self) -> None:
         """Take less of the processor than others, from here on."""
@@ -94,24 +128,42 @@ class WorkerPool:
     """
 
     def __init__(self, limits: FilterLimits) -> None:
-        self._limits = limits
+        self.limits = limits
         self._idle: list[_Worker] = []
         self._busy: set[_Worker] = set()
         self._killed: list[_Worker] = []
-        self._quick = TenantPlaces(limits.workers)
-        self._slow = TenantPlaces(limits.slow_workers)
+        self._quick = TenantPlaces(limits.workers, limits.workers - 1)
+        self._slow = TenantPlaces(limits.slow_workers, limits.slow_workers - 1)
 
-    async def ask(self, kind: bytes, program: bytes, root: bytes, tenant: str = "") -> Answer:
-        """The kind and the body of a worker's answer; tenants take turns.
+    async def ask(
+        self, request: Request, tenant: str = "", budget: WorkerBudget | None = None
+    ) -> tuple[bytes, bytes]:
+        """Return the kind and the body of a worker's answer; tenants take turns.
 
         Raises:
+            BudgetSpent: the budget was spent before.
+            WorkerBusy: no worker was free in time.
             FilterFailed: it took too long, or the worker died over it.
         """
-        request = kind, program, root
+        if budget is not None:
+            budget.check()
+        spent_s = self.limits.deadline_s
+        try:
+            kind, body, spent_s = await self._answer(request, tenant)
+        except WorkerBusy:
+            spent_s = 0.0
+            raise
+        finally:
+            # A request that was killed has used all that it may use.
+            if budget is not None:
+                budget.charge(spent_s)
+        return kind, body
+
+    async def _answer(self, request: Request, tenant: str) -> Answer:
         async with self._quick.held(tenant):
             worker = await self._take()
             used = worker.done > 0
-            asked = await self._asked(worker, request, self._limits.stuck_s)
+            asked = await self._asked(worker, request, self.limits.stuck_s)
         begun: tuple[_Worker, asyncio.Task[Answer]] | None = None
         if asked.done():
             answer = self._finish(worker, asked)
@@ -129,12 +181,12 @@ class WorkerPool:
     async def _slowly(
         self, request: Request, begun: tuple[_Worker, asyncio.Task[Answer]] | None, tenant: str
     ) -> Answer:
-        limits = self._limits
+        limits = self.limits
         try:
             async with asyncio.timeout(limits.patience_s):
                 await self._slow.take(tenant)
         except TimeoutError:
-            raise FilterFailed(
+            raise WorkerBusy(
                 f"others that take long left no room for it in {limits.patience_s:g} s"
             ) from None
         try:
@@ -187,7 +239,7 @@ class WorkerPool:
         """The answer of a worker; None where it died of the request."""
         self._busy.discard(worker)
         error = asked.exception()
-        if error is None and keep and worker.alive and len(self._idle) < self._limits.workers:
+        if error is None and keep and worker.alive and len(self._idle) < self.limits.workers:
             self._idle.append(worker)
         else:
             self._kill(worker)
@@ -201,12 +253,13 @@ class WorkerPool:
         self._kill(worker)
 
     async def _start(self) -> _Worker:
-        limits = self._limits
+        limits = self.limits
         words = (limits.memory, int(limits.deadline_s), limits.outputs, limits.output)
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-I", str(_WORKER), *map(str, words),
-                stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env={}, cwd="/", start_new_session=True,
+                # In the session of this process: Linux weighs niceness only among processes of one session.
+                stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env={}, cwd="/", process_group=0,
             )  # fmt: skip
             worker = _Worker(process)
             try:
@@ -217,9 +270,24 @@ class WorkerPool:
                 raise
             return worker
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
-            raise FilterFailed(f"no worker process for filters could be started: {error}") from None
+            raise WorkerBusy(f"no worker process could be started: {error}") from None
 
     def _kill(self, worker: _Worker) -> None:
         worker.kill()
         self._killed = [one for one in self._killed if one.process.returncode is None]
         self._killed.append(worker)
+
+
+def encode_value(value: object, limit: int) -> bytes:
+    """Return a value as JSON.
+
+    Raises:
+        FilterFailed: it is no JSON, or has more bytes than the limit.
+    """
+    try:
+        encoded = msgspec.json.encode(value)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise FilterFailed(f"the value is no JSON: {error}") from None
+    if len(encoded) > limit:
+        raise FilterFailed(f"the value has more than {limit >> 20} MiB")
+    return encoded

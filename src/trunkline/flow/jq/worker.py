@@ -1,4 +1,4 @@
-"""Evaluates untrusted jq filters in a worker process, which the pool may kill at any time.
+"""Evaluates untrusted jq filters and JSON Schemas in a worker process, which the pool may kill at any time.
 
 It runs as a script: it imports nothing of this package, and its environment is empty.
 A filter sees its input value only. Three barriers keep it from files, each of which suffices:
@@ -12,19 +12,28 @@ import json
 import os
 import re
 import sys
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, BinaryIO
+from typing import Any, cast
 
 import jq
+from jsonschema_rs import Draft202012Validator, FancyRegexOptions, ReferencingError, ValidationError
 
 try:
     import resource
 except ImportError:  # a system without limits for processes
     resource = None
 
-CACHED = 256
+# Size limits of each cache of compiled texts: entries, and characters of their sources in all.
+CACHED, CACHED_CHARS = 256, 1 << 20
+# Limits of the patterns of one schema: how many, and the bytes of each when compiled.
+PATTERNS, PATTERN_BYTES = 200, 1 << 20
+# A pattern that looks around gives up on a text after this many steps back.
+BACKTRACKS = 100_000
+# The message about alternatives repeats the value for each of them: from this product of sizes on it is short
+EXPLAINED = 50_000_000
 _compile: Callable[[str], Any] = jq.compile  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 # Functions that read files, the environment or other inputs, write to standard error, or end the process.
 REFUSED = (
@@ -55,44 +64,143 @@ def main() -> None:
     for stream in (0, 1, 2):
         os.dup2(nothing, stream)
     before = limit_resources(memory)
-    programs: OrderedDict[str, Any] = OrderedDict()
+    programs, schemas = CompiledTexts(compiled_filter), CompiledTexts(compiled_schema)
     answers.write(b".")
     answers.flush()
     while header := requests.read(9):
-        only_compile, sizes = header[:1] == b"?", header[1:]
-        program = requests.read(int.from_bytes(sizes[:4], "big")).decode()
-        root = requests.read(int.from_bytes(sizes[4:], "big")).decode()
+        sizes = header[1:]
+        text = requests.read(int.from_bytes(sizes[:4], "big")).decode()
+        value = requests.read(int.from_bytes(sizes[4:], "big")).decode()
         _allow_time(longest_s)
+        # The time of the process would be coarse here, as a limit on it is set.
+        began = time.thread_time_ns()
         try:
-            found = compiled(programs, program)
-            _answer(answers, b"=", b"[]" if only_compile else outputs_of(found, root, outputs, weight))
+            match header[:1]:
+                case b"=":
+                    body = outputs_of(programs.find(text), value, outputs, weight)
+                case b"?":
+                    programs.find(text)
+                    body = b"[]"
+                case b"s":
+                    body = json.dumps(fault_of(schemas.find(text), text, value)).encode()
+                case _:
+                    body = json.dumps(schema_faults(text)).encode()
+            kind = b"="
         except MemoryError:
             os._exit(1)
         except (ValueError, RecursionError) as error:
-            _answer(answers, b"!", str(error).encode("utf-8", "replace"))
+            kind, body = b"!", str(error).encode("utf-8", "replace")
+        spent_us = (time.thread_time_ns() - began) // 1000
+        answers.write(kind + len(body).to_bytes(4, "big") + spent_us.to_bytes(5, "big") + body)
+        answers.flush()
         if resource and resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > before + memory // 4096:
             # What this filter needed may not have been given back; the next one finds a fresh worker.
             return
 
 
-def compiled(programs: OrderedDict[str, Any], program: str) -> Any:
-    """Return the program of a filter, compiled, from the cache if it is there.
+class CompiledTexts:
+    """The newest compiled texts, within the limits of the cache."""
+
+    def __init__(self, make: Callable[[str], Any]) -> None:
+        self._make = make
+        self._kept: OrderedDict[str, Any] = OrderedDict()
+        self._chars = 0
+
+    def find(self, text: str) -> Any:
+        """Return the result for a text, from the cache if it is there.
+
+        Raises:
+            ValueError: it does not compile.
+        """
+        found = self._kept.pop(text, None)
+        if found is None:
+            found = self._make(text)
+            self._chars += len(text)
+        self._kept[text] = found
+        while len(self._kept) > CACHED or (self._chars > CACHED_CHARS and len(self._kept) > 1):
+            self._chars -= len(self._kept.popitem(last=False)[0])
+        return found
+
+
+def compiled_filter(program: str) -> Any:
+    """Compile a filter.
 
     Raises:
         ValueError: it does not compile, or uses what filters may not use.
     """
-    found = programs.pop(program, None)
-    if found is None:
-        if names_environment(program):
-            raise ValueError(_refusal("$ENV"))
+    if names_environment(program):
+        raise ValueError(_refusal("$ENV"))
+    try:
+        return _compile(PRELUDE + program)
+    except ValueError as error:
+        raise ValueError(_compile_error(str(error))) from None
+
+
+def compiled_schema(text: str) -> Draft202012Validator:
+    """Compile a JSON Schema; it fetches nothing.
+
+    Raises:
+        ValueError: it is no JSON Schema, refers to another document, or its patterns exceed a limit.
+    """
+    schema = json.loads(text)
+    if (count := count_patterns(schema)) > PATTERNS:
+        raise ValueError(f"it has {count} patterns; a schema may have {PATTERNS}")
+    options = FancyRegexOptions(BACKTRACKS, size_limit=PATTERN_BYTES, dfa_size_limit=PATTERN_BYTES // 4)
+    try:
+        return Draft202012Validator(schema, retriever=_refuse, pattern_options=options)
+    except ValidationError as error:
+        limit = f" of at most {PATTERN_BYTES >> 20} MiB when compiled" * error.message.endswith('"regex"')
+        raise ValueError(f"{error.message}{limit}") from None
+    except ReferencingError as error:
+        raise ValueError(str(error)) from None
+
+
+def count_patterns(schema: Any) -> int:
+    """Count the patterns that a schema may have; a value that looks like one counts too."""
+    count = 0
+    left: list[Any] = [schema]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            members = cast("dict[str, Any]", one)
+            named = members.get("patternProperties")
+            count += isinstance(members.get("pattern"), str)
+            count += len(cast("dict[str, Any]", named)) if isinstance(named, dict) else 0
+            left += members.values()
+        elif isinstance(one, list):
+            left += cast("list[Any]", one)
+    return count
+
+
+def schema_faults(text: str) -> list[Any]:
+    """Return the position of the first schema of a list that does not compile, and why; empty if all do."""
+    for place, one in enumerate(json.loads(text)):
         try:
-            found = _compile(PRELUDE + program)
+            compiled_schema(json.dumps(one))
         except ValueError as error:
-            raise ValueError(_compile_error(str(error))) from None
-        if len(programs) >= CACHED:
-            programs.popitem(last=False)
-    programs[program] = found
-    return found
+            return [place, str(error)]
+    return []
+
+
+def fault_of(validator: Draft202012Validator, schema: str, text: str) -> list[str]:
+    """Return where a value does not fit a schema, and why; empty if it fits."""
+    value = json.loads(text)
+    if validator.is_valid(value):
+        return []
+    has_choices = '"anyOf"' in schema or '"oneOf"' in schema
+    if has_choices and len(schema) * len(text) > EXPLAINED:
+        return ["/: it does not fit its schema"]
+    try:
+        # Only the first error: to find all of them takes many times as long as the check.
+        validator.validate(value)
+    except ValidationError as first:
+        steps = [str(step).replace("~", "~0").replace("/", "~1") for step in first.instance_path]
+        return [f"/{'/'.join(steps)}: {first.message}"]
+    return []
+
+
+def _refuse(uri: str) -> Any:
+    raise ValueError(f"{uri} is not fetched; write what it defines into the schema")
 
 
 def names_environment(program: str) -> bool:
@@ -155,11 +263,6 @@ def outputs_of(program: Any, root: str, outputs: int, weight: int) -> bytes:
             raise ValueError(f"it gives more than {outputs} values or {weight} characters")
         pieces.append(piece)
     return f"[{','.join(pieces)}]".encode()
-
-
-def _answer(answers: BinaryIO, kind: bytes, body: bytes) -> None:
-    answers.write(kind + len(body).to_bytes(4, "big") + body)
-    answers.flush()
 
 
 def limit_resources(memory: int) -> int:
