@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from uvloop import new_event_loop
 
 from trunkline.flow.jq.filters import MISSING, Filters
 from trunkline.flow.jq.pool import FilterFailed, FilterLimits, WorkerPool
@@ -149,6 +150,19 @@ def test_filters_of_one_tenant_that_never_end_keep_no_other_waiting() -> None:
         await asyncio.gather(*endless, return_exceptions=True)
 
     using(FilterLimits(workers=1, slow_workers=2, stuck_s=0.25, deadline_s=5, patience_s=600), work)
+
+
+def test_workers_start_on_the_loop_of_the_server() -> None:
+    async def main() -> None:
+        pool = WorkerPool(PATIENT)
+        assert await Filters(pool).value(". | tojson", 1) == "1"
+        (pid,) = _children()
+        assert os.getpgid(pid) == pid, "an interrupt from the terminal does not reach it"
+        assert os.getsid(pid) == os.getsid(0), "its niceness counts beside this process"
+        await pool.close()
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(main())
 
 
 def test_the_deadline_of_a_filter() -> None:

@@ -258,8 +258,7 @@ class WorkerPool:
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-I", str(_WORKER), *map(str, words),
-                # In the session of this process: Linux weighs niceness only among processes of one session.
-                stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env={}, cwd="/", process_group=0,
+                stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env={}, cwd="/",
             )  # fmt: skip
             worker = _Worker(process)
             try:

@@ -54,6 +54,9 @@ _TEXT = re.compile(r"""\\\(|\\.|\"""", re.DOTALL)
 
 def main() -> None:
     """Answer requests from standard input until it ends."""
+    # An interrupt from the terminal is for the pool. In a session of its own this process would take as much
+    # of the processor as the hub: Linux weighs niceness among the processes of one session.
+    os.setpgid(0, 0)
     # Python itself may have set variables. jq loads the file .jq of the home directory if there is one.
     os.environ.clear()
     os.environ["HOME"] = os.devnull
