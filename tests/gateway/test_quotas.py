@@ -16,6 +16,7 @@ from trunkline.clock import first_id
 from trunkline.errors import TooManyRequests
 from trunkline.fleet.routing.dispatcher import DispatchOrder
 from trunkline.gateway.quotas import Quotas
+from trunkline.gateway.spending import DaySpending
 from trunkline.gateway.tenants import TenantQuota
 from trunkline.store.sqlite.store import SqliteStore
 from trunkline.wire.types import Message, Part, Role, TaskState
@@ -34,7 +35,7 @@ class Till:
         self.keys: dict[tuple[str, str], TenantQuota] = {}
         self.quotas = Quotas(
             store.heads,
-            self,
+            DaySpending(self, self.catch_up),
             of_tenant=lambda tenant: self.tenants.get(tenant, TenantQuota()),
             of_key=lambda tenant, name: self.keys.get((tenant, name), TenantQuota()),
             shared=True,
@@ -55,6 +56,9 @@ class Till:
 
     def spent(self, tenant: str, principal: str = "") -> tuple[float, int]:
         return self.day.get((tenant, principal), (0.0, 0))
+
+    async def catch_up(self) -> None:
+        """Read nothing: the costs of the day stand as they are set."""
 
     async def ask(self, tenant: str = "a", name: str = "ann", *, count: int = 1, **order: Any) -> str:
         """The limit that was met, with the seconds to wait; empty if there was none."""

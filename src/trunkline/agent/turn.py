@@ -41,9 +41,10 @@ from trunkline.log.events import AnyEvent, Chunk, Delta, Status, Stepped
 from trunkline.peer.remote import Calling, Reachable
 from trunkline.run.executor import Work
 from trunkline.run.hops import Bounds, Grants
+from trunkline.run.spending import Meter, ModelSpending
 from trunkline.telemetry import traces
 from trunkline.wire.question import Question, question_metadata
-from trunkline.wire.reports import UNTOLD
+from trunkline.wire.reports import SPENT, UNTOLD
 from trunkline.wire.types import Artifact, Message, Metadata, Part, Role, TaskState
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 # `inspect.currentframe` is this, and slower.
 _get_frame = sys._getframe  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - documented
+# The first place of the costs of model calls, behind those of all other steps.
+_SPENT_PLACE = 1 << 20
 # More calls than these are not noted while none of them has been started.
 _MAX_CALLS = 64
 # This one calls a turn for the author; the author's line is that of its own caller.
@@ -171,7 +174,7 @@ class Turn:
     """A skill's view of its task."""
 
     __slots__ = (
-        "_begun", "_count", "_grants", "_held", "_own", "_places", "_reachable", "_spoke", "_timer",
+        "_begun", "_count", "_grants", "_held", "_own", "_places", "_reachable", "_spent", "_spoke", "_timer",
         "_work", "_written", "answer_name", "lost_step", "raised", "report", "skill", "unawaited",
     )  # fmt: skip
 
@@ -195,6 +198,7 @@ class Turn:
         self._count = 0
         # Taken from in one step of the interpreter: the threads of a sync skill may come to it together.
         self._places = count()
+        self._spent = count(_SPENT_PLACE)
         # The questions of children that the skill was given as exceptions, by child.
         self.raised: dict[str, str] = {}
         # Why a step that was done is not recorded: a second run would do it again, so no skill may succeed
@@ -452,10 +456,18 @@ class Turn:
         return given
 
     async def keep_untold(self, reports: Metadata) -> None:
-        """Record what the run says of itself and its caller does not want: whoever counts reads it."""
+        """Record the reports that the caller did not request; health and quotas count them."""
         place = self.next_step(UNTOLD)
         if await self.recall(place, UNTOLD) is None:
             await self._work.emit(Stepped(place, UNTOLD, reports))
+
+    async def keep_spent(self, call: ModelSpending, meter: Meter) -> None:
+        """Record the cost of a model call and count it in quotas, unless an earlier run did."""
+        place = next(self._spent)
+        if await self.recall(place, SPENT) is None:
+            with meter.counting(self.tenant, self.caller, call):
+                await self._work.emit(Stepped(place, SPENT, call.body))
+                await self._work.drain()
 
     @noted
     async def call(self, target: str, content: Content | None = None, /, **said: Unpack[Calling]) -> Result:

@@ -19,6 +19,7 @@ from trunkline.flow.port import WAIT_S, FlowPort
 from trunkline.net.fetch import FetcherOf
 from trunkline.run.node import HostedAgent
 from trunkline.run.runner import Runner
+from trunkline.run.spending import Meter
 from trunkline.store.parts import Docs
 
 # The agent whose tasks runs are; no author can take its id.
@@ -70,6 +71,10 @@ class FlowEngine:
     ) -> None:
         """Have references that are addresses fetched, where they are not `known`."""
         self.parts.refs = FetchedWorkflows(known or self.workflows, self.definitions, fetcher_of, signatures)
+
+    def meter_by(self, meter: Meter) -> None:
+        """Count model calls in quotas."""
+        self.parts.meter = meter
 
     def port(self, runner: Runner, *, also: tuple[str, ...] = (), wait_s: float = WAIT_S) -> FlowPort:
         """The operations on runs, by a runner that carries the agent."""

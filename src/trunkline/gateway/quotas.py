@@ -9,14 +9,20 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    nullcontext,
+)
 from math import ceil
-from typing import Protocol
 
 from trunkline.clock import first_id, now_ms
 from trunkline.errors import InvalidParams, TooManyRequests
 from trunkline.fleet.routing.dispatcher import DispatchOrder
+from trunkline.gateway.spending import DaySpending
 from trunkline.gateway.tenants import NO_QUOTA, TenantQuota
+from trunkline.run.spending import ModelSpending
 from trunkline.store.parts import Heads
 from trunkline.store.records import Where
 from trunkline.wire.types import TaskState
@@ -34,14 +40,6 @@ _HOLDS_MS = 250
 _WAITS_S = (1, 2, 5, 10, 20, 30, 45)
 # What a day cost falls when the oldest five minutes of it are over.
 _DAY_RETRY_S = 300
-
-
-class Spending(Protocol):
-    """The costs of the tasks of tenants in the last day."""
-
-    def spent(self, tenant: str, principal: str = "") -> tuple[float, int]:
-        """The cost of the tasks of a tenant or of one principal of it: in dollars, and in tokens."""
-        ...
 
 
 class _Minute:
@@ -156,7 +154,7 @@ class Quotas:
     def __init__(
         self,
         heads: Heads,
-        spending: Spending,
+        spending: DaySpending,
         *,
         of_tenant: Callable[[str], TenantQuota],
         of_key: Callable[[str, str], TenantQuota],
@@ -219,6 +217,21 @@ class Quotas:
             limit = quota.requests_per_minute
             if limit is not None and (wait_s := self._minutes.known_wait_s(payer, limit)):
                 raise self._refusal("requests_per_minute", limit, payer, wait_s)
+
+    def check_spent(self, tenant: str, principal: str) -> None:
+        """Check that the daily limits of a tenant and a principal are not spent.
+
+        Raises:
+            TooManyRequests: a limit is spent; its name is the field.
+        """
+        self._check_day((tenant, ""), self._of_tenant(tenant))
+        self._check_day((tenant, principal), self._of_key(tenant, principal))
+
+    def counting(self, tenant: str, principal: str, spent: ModelSpending) -> AbstractContextManager[None]:
+        """Count a model call of a running task from its end on; see `Meter`."""
+        quotas = self._of_tenant(tenant), self._of_key(tenant, principal)
+        has_limit = any([one.cost_per_day is not None or one.tokens_per_day is not None for one in quotas])
+        return self._spending.counting(tenant, principal, spent) if has_limit else nullcontext()
 
     @asynccontextmanager
     async def _counted(

@@ -29,6 +29,7 @@ from trunkline.hub.workflow_files import WorkflowFiles
 from trunkline.net.egress import Egress
 from trunkline.net.http_client import SocketHttpClient
 from trunkline.run.node import HostedAgent
+from trunkline.run.spending import Meter
 
 # Where an operator's own endpoints may be: they are the operator's word.
 EVERYWHERE = ("0.0.0.0/0", "::/0")
@@ -192,6 +193,10 @@ class HostFlows:
         self._engine.fetch_by(host.fetchers.find, self.config.signatures, self._known)
         self.port: FlowPort = self._engine.port(host.runner)
         return self._engine.hosted(host.settings.stall_limit, host.settings.kept_s)
+
+    def meter_by(self, meter: Meter) -> None:
+        """Count the model calls of runs in quotas."""
+        self._engine.meter_by(meter)
 
     def executor(self, name: str, own: OwnWorkflow) -> FlowExecutor:
         """The executor of an agent that is one workflow."""

@@ -40,6 +40,7 @@ from trunkline.fleet.routing.standings import CatalogueFleet
 from trunkline.gateway.model.folder import FILES, TenantFolder
 from trunkline.gateway.mounts import tenant_mounts
 from trunkline.gateway.quotas import Quotas
+from trunkline.gateway.spending import DaySpending
 from trunkline.gateway.tenants import NO_QUOTA, TenantQuota
 from trunkline.host import Host
 from trunkline.http.asgi import Receive, Send
@@ -178,7 +179,7 @@ class Hub:
         self._tenants = self._tenants_of(host)
         self._service = self._kept(host, vault)
         fleet = CatalogueFleet(self.catalogue, self._health.records)
-        quotas = self._quotas(host)
+        quotas = self._quota = self._quotas(host)
         dispatcher = Dispatcher(runner, fleet, self._policy(), admitted=quotas.admitted)
         self.carried.assemble(runner, host.executors, host.sites, host.settings, self._service.clients)
         self.carried.open_by(partial(opening, dispatcher))
@@ -236,6 +237,7 @@ class Hub:
             workspace=self.workspace,
             ceremonies=self._ceremonies.api,
             policy=self._tenants,
+            meter=self._quota,
             own=self._own,
             search_url=self.file.search,
         )
@@ -256,9 +258,10 @@ class Hub:
         return made
 
     def _quotas(self, host: Host) -> Quotas:
+        self._spending = DaySpending(self._health.records, self._health.fresh)
         made = Quotas(
             host.store.heads,
-            self._health.records,
+            self._spending,
             of_tenant=self._tenants.quota_of,
             of_key=self._key_quota,
             is_closed=self._closed.__contains__,
@@ -271,6 +274,7 @@ class Hub:
         if self._flows is None:
             return
         runs = self._flows.assemble(host, self.carried.has, self._tenants)
+        self._flows.meter_by(quotas)
         self._flows.port.admitted = partial(self._admitted_run, quotas)
         self.carried.run_flows(self._flows, runs)
 
@@ -419,6 +423,7 @@ class Hub:
             await asyncio.gather(self._following, return_exceptions=True)
             self._following = None
         await self.carried.close()
+        await self._spending.close()
         if self._flows is not None:
             await self._flows.close()
         await self._own.close()

@@ -20,6 +20,7 @@ from trunkline.gateway.model.providers import ProviderModels, entry_model
 from trunkline.gateway.model.tools import ModelParts, ToolPolicy
 from trunkline.host import Host
 from trunkline.net.fetch import Fetcher
+from trunkline.run.spending import Meter
 
 
 class HostModels:
@@ -34,6 +35,7 @@ class HostModels:
         workspace: Path,
         ceremonies: CeremonyApi,
         policy: ToolPolicy,
+        meter: Meter,
         own: Fetcher,
         search_url: str = "",
     ) -> None:
@@ -45,6 +47,7 @@ class HostModels:
             egress=host.fetchers.shared_egress,
             mcp=host.tools,
             policy=policy,
+            meter=meter,
             files=workspace / FILES,
             notes=NoteBook(host.store.docs, NOTES),
             todos=NoteBook(host.store.docs, TODOS),

@@ -15,7 +15,7 @@ from msgspec import Struct
 from trunkline.log import encoding
 from trunkline.log import events as ev
 from trunkline.log.fold import State
-from trunkline.wire.reports import UNTOLD
+from trunkline.wire.reports import SPENT, UNTOLD
 from trunkline.wire.types import TaskState
 
 _MERGE = (ev.Delta, ev.Chunk, ev.Stepped, ev.Compacted)
@@ -65,7 +65,7 @@ def compact(task_id: str, appends: Sequence[Append]) -> list[Append] | None:
             event = recorded.event
             # Steps beside the first message stay: they are the end of the opening. So do reports.
             stays = isinstance(event, ev.Stepped) and (
-                event.name == UNTOLD or state.state is TaskState.SUBMITTED
+                event.name in (UNTOLD, SPENT) or state.state is TaskState.SUBMITTED
             )
             if isinstance(event, _MERGE) and not stays:
                 segment.add((number, place), event)

@@ -149,22 +149,29 @@ class Grants(Struct):
         return given if chain.deadline is None else {**given, "deadline": chain.deadline}
 
 
-def grants_after(state: State, calls: int) -> Grants:
-    """What a run may give that has called so many before, each of which had its half of what was left."""
+def grants_after(state: State, calls: int, spent: float) -> Grants:
+    """Return the grants of a run after some calls, each of which had half of what was left.
+
+    Args:
+        state: the task of the run.
+        calls: how many tasks the run has called.
+        spent: what the run itself has cost, in dollars.
+    """
     chain = _recorded(state)
     dollars = None if chain is None else chain.cost
-    return Grants(Bounds(), given=(dollars or 0.0) * (1 - 0.5**calls))
+    return Grants(Bounds(), given=(dollars or 0.0) * (1 - 0.5**calls), spent=spent)
 
 
-def handed_on(state: State, calls: int) -> Metadata:
-    """The chain of a task, for a message by which another task does a part of its own work.
+def handed_on(state: State, calls: int, spent: float) -> Metadata:
+    """Return the chain of a task for a message by which another task does a part of its own work.
 
-    It is the chain as it is, but for the cost: that is shared with the others that the task called.
+    It is the chain as it is, except for the cost: of what the run has left, the other task has half.
     """
     found = [told for told in (state.message.metadata, state.metadata) if told and KEY in told]
-    if (chain := _recorded(state)) is None:
+    if _recorded(state) is None:
         return {}
-    share = {} if chain.cost is None else {"cost": chain.cost * 0.5 ** (calls + 1)}
+    left = grants_after(state, calls, spent).cost_left(state)
+    share = {} if left is None else {"cost": max(left, 0.0) / 2}
     return {KEY: {**found[0][KEY], **share}}
 
 

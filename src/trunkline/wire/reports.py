@@ -13,6 +13,8 @@ from trunkline.wire.types import Artifact, Metadata, Part, Task
 URI = "https://proto-labs.ai/a2a/ext/"
 # The name of the step that keeps the reports which a caller does not want: they are counted all the same.
 UNTOLD = "report.untold"
+# The name of the step that records the cost of one model call while its task works on.
+SPENT = "report.spent"
 _TYPE = "application/vnd.protolabs."
 
 

@@ -25,6 +25,7 @@ class Caller:
 
     def __init__(self, hub: Hub, key: str = "") -> None:
         self.hub = hub
+        self.key = key
         self._key = (("x-api-key", key),) if key else ()
         self._client = InProcessHttpClient(hub.host)
 

@@ -30,6 +30,7 @@ from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher, FullResponse
 from trunkline.peer.remote import Peer
 from trunkline.run import children
+from trunkline.run.spending import NoQuotas
 from trunkline.wire.types import Part, SendRequest, TaskState
 
 
@@ -49,7 +50,7 @@ class OneModel:
 def parts(model: Model, folder: Path) -> ModelParts:
     nothing = cast("Any", None)
     return ModelParts(
-        models=OneModel(model), agents=lambda _: (), fetcher=nothing, egress=lambda _: Egress(), mcp=nothing, policy=nothing, files=folder, notes=nothing,
+        models=OneModel(model), agents=lambda _: (), fetcher=nothing, egress=lambda _: Egress(), mcp=nothing, policy=nothing, meter=NoQuotas(), files=folder, notes=nothing,
         todos=nothing, ceremonies=nothing, now_ms=lambda: 0, own=nothing,
     )  # fmt: skip
 

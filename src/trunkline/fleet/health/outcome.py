@@ -24,12 +24,14 @@ from trunkline.log.events import (
     Submitted,
     spanned,
 )
-from trunkline.wire.reports import UNTOLD
+from trunkline.wire.reports import SPENT, UNTOLD
 from trunkline.wire.types import INTERRUPTED, RESTING, Artifact, Message, Metadata, TaskState
 
 # The classes, by their numbers in what is stored. A task that asks has not ended; all others have.
 CLASSES = ("completed", "failed", "canceled", "rejected", "input-required")
 COMPLETED, FAILED, CANCELED, REJECTED, ASKED = range(5)
+# The kind of an outcome that is the cost of a model call of a task at work; periods keep no row of it.
+CALLED = 5
 _CLASS = {
     TaskState.COMPLETED: COMPLETED,
     TaskState.FAILED: FAILED,
@@ -46,7 +48,8 @@ class TaskOutcome(Struct, frozen=True, array_like=True, gc=False):
     """A task that ended or asked, with the agent that did the work.
 
     `ms` is the time from its first event to its end. `caller` is the agent that requested the task, and
-    `principal` owns it. `task`, `correlation` and `reason` are set only for a failed task.
+    `principal` owns it. `task`, `correlation` and `reason` are set only for a failed task. The quota has
+    counted the cost already where `is_charged`.
     """
 
     tenant: str
@@ -64,12 +67,14 @@ class TaskOutcome(Struct, frozen=True, array_like=True, gc=False):
     correlation: str = ""
     principal: str = ""
     reason: str = ""
+    is_charged: bool = False
 
 
 class OpenTask:
     """What is kept of a task until it ends: who does it, since when, and what it has reported."""
 
     __slots__ = (
+        "_called",
         "_reports",
         "agent",
         "caller",
@@ -93,6 +98,8 @@ class OpenTask:
         self.correlation = _correlation(event.metadata)
         # By artifact, in the order in which these were made.
         self._reports: dict[str, dict[str, Metadata]] = {}
+        # The model calls that were recorded while the task worked: their cost, and tokens in and out.
+        self._called = (0.0, 0, 0)
 
     def take(self, last: int, events: Sequence[AnyEvent]) -> None:
         """Take the next append in, unless something is missing between it and what was taken."""
@@ -108,6 +115,28 @@ class OpenTask:
             # An author may name a step of its own like that.
             elif type(event) is Stepped and event.name == UNTOLD and isinstance(event.result, dict):
                 self._read(Artifact(UNTOLD, metadata=cast("Metadata", event.result)), False)
+            elif (body := _call_in(event)) is not None:
+                cost, into, out = self._called
+                more_in, more_out = tokens_of(body)
+                self._called = cost + (cost_of(body) or 0.0), into + more_in, out + more_out
+
+    def calls(self, tenant: str, at: int, events: Sequence[AnyEvent]) -> list[TaskOutcome]:
+        """Return the costs of the model calls that an append records."""
+        bodies = [body for event in events if (body := _call_in(event)) is not None]
+        return [
+            TaskOutcome(
+                tenant,
+                self.agent,
+                self.skill,
+                at,
+                CALLED,
+                cost=cost_of(body),
+                tokens_in=tokens_of(body)[0],
+                tokens_out=tokens_of(body)[1],
+                principal=self.principal,
+            )
+            for body in bodies
+        ]
 
     def outcome(
         self, tenant: str, task_id: str, at: int, state: TaskState, said: Message | None
@@ -125,6 +154,8 @@ class OpenTask:
             into, out = tokens_of(cost)
             spent = cost_of(cost)
             sure = number(confidence.get("confidence"))
+        if spent is None and any(self._called):
+            spent, into, out = self._called
         failed = kind == FAILED
         reason = text_of(said) if state is TaskState.FAILED else _GOAL_MISSED
         return TaskOutcome(
@@ -143,6 +174,7 @@ class OpenTask:
             (self.correlation or task_id) if failed else "",
             self.principal,
             reason[:_REASON_LENGTH] if failed else "",
+            any(self._called),
         )
 
     def _read(self, artifact: Artifact, append: bool) -> None:
@@ -166,6 +198,18 @@ class OpenTask:
             if name in found:
                 return found[name]
         return (None if said is None else report_in(said, name)) or {}
+
+
+def _call_in(event: AnyEvent) -> Metadata | None:
+    """Return the cost report of a model call that an event records."""
+    if type(event) is Stepped and event.name == SPENT and isinstance(event.result, dict):
+        return cast("Metadata", event.result)
+    return None
+
+
+def has_calls(events: Iterable[AnyEvent]) -> bool:
+    """Return whether an append records a model call."""
+    return any(_call_in(event) is not None for event in events)
 
 
 def counted(events: Iterable[AnyEvent]) -> list[tuple[TaskState, Message | None]]:

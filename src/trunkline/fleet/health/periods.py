@@ -15,7 +15,7 @@ from struct import Struct as Packed
 from msgspec import Struct, field
 
 from trunkline.config import HEALTH_KEPT_S
-from trunkline.fleet.health.outcome import ASKED, FAILED, TaskOutcome
+from trunkline.fleet.health.outcome import ASKED, CALLED, FAILED, TaskOutcome
 from trunkline.fleet.health.tally import Row, Summary, Tally
 
 PERIOD_MS = 300_000
@@ -85,6 +85,10 @@ def fold(period: Period, start: int, outcomes: Iterable[TaskOutcome]) -> None:
     calls = {(call.caller, call.agent): call for call in period.calls}
     rows: list[Row] = []
     for one in outcomes:
+        if (one.cost or one.tokens_in or one.tokens_out) and not one.is_charged:
+            _spend(period.spent, one)
+        if one.kind == CALLED:
+            continue
         number = numbers.get((one.agent, one.skill))
         if number is None:
             number = _number(period, numbers, (one.agent, one.skill))
@@ -94,8 +98,6 @@ def fold(period: Period, start: int, outcomes: Iterable[TaskOutcome]) -> None:
             period.failures.append(FailedRun(one.at, *names))
         if one.caller and one.kind != ASKED:
             _call(calls, one)
-        if one.cost or one.tokens_in or one.tokens_out:
-            _spend(period.spent, one)
     room = max(ROWS - len(period.rows) // _ROW.size, 0)
     period.rows += b"".join([_ROW.pack(*row) for row in rows[:room]])
     for number, more in _by_cell(rows[room:]).items():

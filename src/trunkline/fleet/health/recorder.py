@@ -10,7 +10,7 @@ import msgspec
 
 from trunkline.errors import Conflict, StoreError
 from trunkline.fleet.health.health_records import KIND, HealthRecords
-from trunkline.fleet.health.outcome import OpenTask, TaskOutcome, counted, replay
+from trunkline.fleet.health.outcome import OpenTask, TaskOutcome, counted, has_calls, replay
 from trunkline.fleet.health.periods import KEPT_MS, Period, fold, start_of
 from trunkline.log.events import Submitted
 from trunkline.store.base import Store
@@ -51,6 +51,12 @@ class HealthRecorder:
                 known = self._open.get(task_id)
             if known is not None:
                 known.take(append.last, events)
+            if has_calls(events) and at >= oldest:
+                if known is None or known.seq < append.last:
+                    known = await self._replayed(append)
+                if known is not None:
+                    self._open[task_id] = known
+                    found += known.calls(append.tenant, at, events)
             for state, said in counted(events):
                 if known is None or known.seq < append.last:
                     known = await self._replayed(append) if at >= oldest else None

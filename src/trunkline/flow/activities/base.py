@@ -36,6 +36,28 @@ async def check_small(check: SchemaCheck, value: object) -> str | None:
     return fault
 
 
+class CallMeter(Protocol):
+    """The meter of the model calls of one run."""
+
+    def refusal(self) -> Outcome | None:
+        """Return the outcome of a call that a spent quota or budget refuses, or None."""
+        ...
+
+    async def count(self, model: str, input_tokens: int, output_tokens: int) -> None:
+        """Record a call that was answered."""
+        ...
+
+
+class Unmetered:
+    """The meter of a call outside of a run."""
+
+    def refusal(self) -> Outcome | None:
+        """Return None."""
+
+    async def count(self, model: str, input_tokens: int, output_tokens: int) -> None:
+        """Record nothing."""
+
+
 class Activity(Struct, frozen=True):
     """A `step`, `llm_call` or `tool_call` that is to be done now."""
 
@@ -49,6 +71,7 @@ class Activity(Struct, frozen=True):
     by_operator: bool = False
     # Returns where a value does not fit a schema, or None.
     check: Callable[[SchemaCheck, object], Awaitable[str | None]] = check_small
+    meter: CallMeter = Unmetered()
 
 
 async def _keep_nothing(external_task: str) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from trunkline.auth.references import KeyReference, Secrets
 from trunkline.client.http_transport import JSON, HttpAnswer, answered
@@ -16,12 +16,16 @@ from trunkline.flow.activities.base import Activity, Outcome, failed
 from trunkline.flow.definition.checks import SchemaCheck
 from trunkline.net.egress import shown
 from trunkline.net.http import HttpClient, HttpRequest
+from trunkline.net.places import TenantPlaces
 from trunkline.net.redacted import HIDDEN
 
 DEFAULT_URL = "https://api.openai.com/v1"
 DEFAULT_KEY = KeyReference(env="OPENAI_API_KEY")
 _TIMEOUT_S = 120.0
 _EXCERPT = 500
+# Calls at a time, in total and of one tenant; so many calls may be under way when a quota is spent.
+CALLS_LIMIT, CALLS_OF_TENANT = 64, 16
+_TOKEN_BYTES = 4
 # What is asked where neither the node nor the state says anything.
 _NOTHING = "Go on with the task."
 _encode = msgspec.json.Encoder().encode
@@ -44,6 +48,15 @@ class _Choice(Struct, frozen=True):
     message: _ModelMessage
 
 
+class _CompletionUsage(Struct, frozen=True):
+    prompt_tokens: Annotated[int, Meta(ge=0)] = 0
+    completion_tokens: Annotated[int, Meta(ge=0)] = 0
+
+
+class _MeteredCompletion(Struct, frozen=True):
+    usage: _CompletionUsage | None = None
+
+
 class _ModelCompletion(Struct, frozen=True):
     choices: tuple[_Choice, ...]
 
@@ -55,6 +68,7 @@ class ModelExecutor:
         self._endpoint = endpoint
         self._http_client = http_client
         self._secrets = secrets
+        self.places = TenantPlaces(CALLS_LIMIT, CALLS_OF_TENANT)
 
     async def execute(self, activity: Activity) -> Outcome:
         """See `ActivityExecutor`."""
@@ -74,9 +88,7 @@ class ModelExecutor:
         key = self._secrets.key(self._endpoint.key)
         if key is None:
             return failed("LLM_CREDENTIALS_MISSING", f"{node.id}: the key of the model's endpoint is not set")
-        ask = _Asking(
-            self, model.strip(), key.reveal(), seconds(activity.timeout_ms, self._endpoint.timeout_s)
-        )
+        ask = _Asking(self, activity, model.strip(), key.reveal())
         messages = _messages(node.config, activity.state)
         first = await ask(messages, as_json=check is not None)
         if isinstance(first, Outcome):
@@ -99,17 +111,19 @@ class ModelExecutor:
             return failed("LLM_OUTPUT_VALIDATION_FAILED", f"{node.id}: {wrong}")
         return Outcome(ok=True, output=cast("dict[str, Any]", _object(second)))
 
-    async def post(self, body: bytes, key: str, timeout_s: float) -> HttpAnswer:
+    async def post(self, body: bytes, key: str) -> HttpAnswer:
         """Ask the endpoint.
 
         Raises:
-            Unreachable: nobody answers there.
-            TimeoutError: not in time.
+            Unreachable: the endpoint does not answer.
         """
         url = f"{self._endpoint.url.strip().rstrip('/')}/chat/completions"
         headers = (("content-type", JSON), ("accept", JSON), ("authorization", f"Bearer {key}"))
-        async with asyncio.timeout(timeout_s):
-            return await answered(self._http_client, HttpRequest("POST", url, headers, body), Call())
+        return await answered(self._http_client, HttpRequest("POST", url, headers, body), Call())
+
+    def timeout_s(self, activity: Activity) -> float:
+        """Return how long a call may take, in seconds."""
+        return seconds(activity.timeout_ms, self._endpoint.timeout_s)
 
     @property
     def place(self) -> str:
@@ -120,20 +134,29 @@ class ModelExecutor:
 class _Asking:
     """One model, asked once or twice within one time."""
 
-    def __init__(self, executor: ModelExecutor, model: str, key: str, timeout_s: float) -> None:
+    def __init__(self, executor: ModelExecutor, activity: Activity, model: str, key: str) -> None:
         self._executor = executor
+        self._activity = activity
         self._model = model
         self._key = key
-        self._timeout_s = timeout_s
+        self._timeout_s = executor.timeout_s(activity)
 
     async def __call__(self, messages: list[dict[str, str]], *, as_json: bool) -> str | Outcome:
         """Ask the model; gives its text, or the outcome of a failed call."""
         order: dict[str, Any] = {"model": self._model, "messages": messages}
         if as_json:
             order["response_format"] = {"type": "json_object"}
-        place = self._executor.place
+        place, meter, body = self._executor.place, self._activity.meter, _encode(order)
         try:
-            answer = await self._executor.post(_encode(order), self._key, self._timeout_s)
+            async with (
+                asyncio.timeout(self._timeout_s),
+                self._executor.places.held(self._activity.tenant),
+            ):
+                if (refused := meter.refusal()) is not None:
+                    return refused
+                answer = await self._executor.post(body, self._key)
+                if answer.ok:
+                    await meter.count(self._model, *_tokens(answer.body, len(body)))
         except TimeoutError:
             return failed("LLM_PROVIDER_ERROR", f"{place}: no answer within {self._timeout_s:g} seconds")
         except Unreachable as error:
@@ -149,6 +172,17 @@ class _Asking:
         if said is None:
             return failed("LLM_PROVIDER_ERROR", f"{place}: the answer holds no message of a model")
         return said
+
+
+def _tokens(answer: bytes, sent: int) -> tuple[int, int]:
+    """Return the tokens in and out of a call; an estimate where the provider does not report them."""
+    try:
+        told = msgspec.json.decode(answer, type=_MeteredCompletion).usage
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        told = None
+    if told is None or not (told.prompt_tokens or told.completion_tokens):
+        return sent // _TOKEN_BYTES + 1, len(answer) // _TOKEN_BYTES + 1
+    return told.prompt_tokens, told.completion_tokens
 
 
 def seconds(timeout_ms: int | None, most: float) -> float:

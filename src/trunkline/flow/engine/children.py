@@ -48,7 +48,8 @@ class ChildRun:
             await self._work.children.open(self.id, agent, request, is_new=is_new)
         except Refused as refused:
             # Nested runs are those of the engine itself: what there can be is another run of that id.
-            code = "DUPLICATE_EXECUTION_ID" if self.nested else "DELEGATE_AGENT_NOT_FOUND"
+            duplicate = refused.details.get("reason", "DUPLICATE_EXECUTION_ID")
+            code = duplicate if self.nested else "DELEGATE_AGENT_NOT_FOUND"
             return Done(ok=False, error=refused.message, code=code)
         return None
 
@@ -105,13 +106,13 @@ def child_id(effect: Delegate, tenant: str) -> str:
     return run_task_id(f"{effect.correlation}\x1f{effect.visit}\x1f{effect.attempt}", tenant)
 
 
-def agent_request(child: str, effect: Delegate, state: State) -> SendRequest:
+def agent_request(child: str, effect: Delegate, state: State, spent: float) -> SendRequest:
     """What an agent is sent: the words of the input, if there are any, and the whole of it as data."""
     given = effect.input
     words = next((given[name] for name in _WORDS if isinstance(given.get(name), str)), "")
     parts = (*([Part(text=words)] if words else []), Part(data=given))
     metadata: Metadata = {
-        hops.KEY: hops.grants_after(state, effect.calls).take(state),
+        hops.KEY: hops.grants_after(state, effect.calls, spent).take(state),
         CALL_KEY: to_builtins(Target(effect.node.config["agent_id"])),
     }
     return SendRequest(Message(f"{child}:order", role=Role.USER, parts=parts, metadata=metadata))

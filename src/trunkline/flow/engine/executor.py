@@ -14,7 +14,7 @@ from trunkline.flow.engine.rows import VERSION
 from trunkline.flow.engine.run import Run
 from trunkline.flow.engine.run_messages import RunOrder, given_to, read_order
 from trunkline.flow.engine.walk import Ended
-from trunkline.log.events import Chunk, FlowRow, FlowRows, Recorded, Status, Stepped, Submitted
+from trunkline.log.events import AnyEvent, Chunk, FlowRow, FlowRows, Recorded, Status, Stepped, Submitted
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.feed import Feed
 from trunkline.wire.types import Artifact, Message, Part, Role, SendRequest, TaskState
@@ -95,7 +95,8 @@ class FlowExecutor:
         message = state.message
         given = given_to(message)
         order = read_order(message) if self._own is None else None
-        rows = await _rows(work)
+        events = await _events(work)
+        rows = [row for event in events if isinstance(event, FlowRows) for row in event.rows]
         told = order is None
         loaded = await self._loaded(work, order, rows)
         try:
@@ -108,7 +109,9 @@ class FlowExecutor:
             by_operator = self._is_by_operator(work, loaded)
             order = RunOrder(state.task_id, loaded.definition.hash, by_operator=by_operator)
         run = Run(self.parts, work, order, loaded, given=given, history=History(rows))
+        run.meter.restore(events)
         ended = await run.go()
+        run.meter.report(success=ended.ok)
         if told and ended.ok:
             work.put(_artifact(RESULT, ended.result))
         elif state.parent and order.depth:
@@ -159,11 +162,10 @@ def _failed(work: Work, error: str) -> Status:
     return Status(TaskState.FAILED, said)
 
 
-async def _rows(work: Work) -> list[FlowRow]:
+async def _events(work: Work) -> list[AnyEvent]:
     if work.state.seq == work.state.opened:
         return []
-    events = [recorded.event for recorded in await work.records()]
-    return [row for event in events if isinstance(event, FlowRows) for row in event.rows]
+    return [recorded.event for recorded in await work.records()]
 
 
 def _artifact(name: str, data: Any) -> Chunk:

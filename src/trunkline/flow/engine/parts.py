@@ -9,6 +9,7 @@ from trunkline.flow.activities.base import ActivityExecutor, AgentDelegates, Del
 from trunkline.flow.definitions import Definitions, Loaded
 from trunkline.flow.jq.pool import WorkerBudget
 from trunkline.run.feed import Feed
+from trunkline.run.spending import Meter, NoQuotas
 from trunkline.wire.types import Message
 
 AnswerCheck = Callable[[Feed, Message], Awaitable[None]]
@@ -67,5 +68,7 @@ class FlowParts:
         self.delegates = delegates
         self.refs = refs
         self.agents = agents
+        # The quotas that model calls count in.
+        self.meter: Meter = NoQuotas()
         # Refuses answers that a run cannot accept; set by the operations on runs.
         self.check_answer: AnswerCheck | None = None

@@ -30,6 +30,7 @@ from trunkline.flow.engine.effects import (
     RecordRows,
     Sleep,
 )
+from trunkline.flow.engine.metering import STOPPING, RunMeter
 from trunkline.flow.engine.nodes import way
 from trunkline.flow.engine.parts import FlowParts, is_address
 from trunkline.flow.engine.questions import answered, awaited, question, relayed
@@ -89,6 +90,7 @@ class Run:
         )
         self._check = loaded.check
         self._budget = WorkerBudget(WORKER_S)
+        self.meter = RunMeter(work, parts.meter, self.walk)
         self._tasks: dict[Lane, asyncio.Task[Done]] = {}
         self._moments: dict[Lane, int] = {}
         self._children: dict[Lane, ChildRun] = {}
@@ -248,6 +250,7 @@ class Run:
             self._work.tenant,
             self._order.by_operator,
             self._check_value,
+            self.meter,
         )
         outcome = await self._within(self._parts.activities.execute(activity), node.timeout_ms)
         if node.type == "llm_call" and outcome.code == "LLM_OUTPUT_VALIDATION_FAILED":
@@ -279,7 +282,7 @@ class Run:
             await self._begin(lane, self._plain_call(order))
             return
         try:
-            request = agent_request(child, effect, self._state)
+            request = agent_request(child, effect, self._state, self.meter.spent.cost_usd)
         except UnsupportedOperation as refused:
             error, code = refused.message, refused.details["reason"]
             self.walk.answer(lane, Done(ok=False, error=error, code=code))
@@ -366,7 +369,8 @@ class Run:
         child = run_task_id(effect.child, self._work.tenant)
         message = order.message(f"{child}:order", effect.input)
         # A chain that begins anew with each nested run would never come to its end.
-        metadata = {**(message.metadata or {}), **hops.handed_on(self._state, effect.calls)}
+        chain = hops.handed_on(self._state, effect.calls, self.meter.spent.cost_usd)
+        metadata = {**(message.metadata or {}), **chain}
         message = msgspec.structs.replace(message, metadata=metadata)
         await self._open_child(lane, child, parts.agent, SendRequest(message), nested=True)
 
@@ -409,7 +413,11 @@ class Run:
         self._polled.discard(lane)
         error = None if task.cancelled() else task.exception()
         if error is None and not task.cancelled():
-            self.walk.answer(lane, task.result())
+            done = task.result()
+            if done.code in STOPPING:
+                self.walk.abort(done.error, done.code)
+            else:
+                self.walk.answer(lane, done)
             return
         text = f"its executor raised {type(error).__name__}: {error}"
         self.walk.refuse(lane, NodeFailed("orchestration_error", text))

@@ -361,6 +361,11 @@ class Walk:
         count = self.visits[node] = self.visits.get(node, 0) + 1
         return count
 
+    @property
+    def calls(self) -> int:
+        """How many children the walk was to have so far."""
+        return self._calls
+
     def call(self) -> int:
         """How many children the walk was to have before the next, which is counted."""
         self._calls += 1

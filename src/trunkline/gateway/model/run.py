@@ -44,6 +44,7 @@ from trunkline.errors import (
     Misuse,
     Refused,
     TooLarge,
+    TooManyRequests,
     TrunklineError,
     Unreachable,
 )
@@ -72,6 +73,7 @@ from trunkline.gateway.model.tools import (
     WriteForm,
     read_arguments,
 )
+from trunkline.run.spending import ModelSpending
 from trunkline.wire.types import Message
 
 log = logging.getLogger("trunkline.gateway")
@@ -139,6 +141,10 @@ class ModelRun:
         if left is not None and left <= 0:
             log.warning("chain.cost task=%s agent=%s left=%.6f", self._turn.task_id, self._agent, left)
             self._turn.fail("budget_spent: what the caller allows this task to cost is spent.")
+        try:
+            self._parts.meter.check_spent(self._turn.tenant, self._turn.caller)
+        except TooManyRequests as met:
+            self._turn.fail(f"quota_spent: {met.message}.")
 
     # What it was told.
 
@@ -200,7 +206,7 @@ class ModelRun:
         if not said and text and not self._gate:
             # The words of a run that died stand in the log; said again they are compared, and not repeated.
             await turn.write(between + text)
-        self._count(answered)
+        await self._count(answered)
         self._check_whole(answered)
         return answered
 
@@ -273,16 +279,19 @@ class ModelRun:
         )
         self._turn.fail(reason_of(code))
 
-    def _count(self, response: ModelResponse) -> None:
+    async def _count(self, response: ModelResponse) -> None:
         used = response.usage
         cached = used.cache_read_tokens + used.cache_write_tokens
+        price = price_of(response.model_name or "", used.input_tokens, used.output_tokens)
         self._turn.usage(
             input_tokens=max(used.input_tokens - cached, 0),
             output_tokens=used.output_tokens,
             cache_creation_input_tokens=used.cache_write_tokens,
             cache_read_input_tokens=used.cache_read_tokens,
-            cost_usd=price_of(response.model_name or "", used.input_tokens, used.output_tokens),
+            cost_usd=price,
         )
+        call = ModelSpending(used.input_tokens, used.output_tokens, price)
+        await self._turn.keep_spent(call, self._parts.meter)
 
     # Its tools.
 
@@ -377,7 +386,7 @@ class ModelRun:
         beside = [_bounded(told_in_gate(one), self._entry.limits.result_bytes) for one in self._held]
         asked = gate_question(turn.text, answer, beside)
         replied = await turn.step("gate", self._advice, "\n".join([GATE, advisor.prompt]).strip(), asked)
-        self._count_advice(replied)
+        await self._count_advice(replied)
         if not replied.ok:
             turn.fail(replied.text)
         verdict = verdict_of(replied.text, malformed_halts=advisor.malformed_halts)
@@ -396,12 +405,12 @@ class ModelRun:
         used = await self._turn.step(
             "tool advise", self._advice, self._advisor.prompt or _ADVICE, form.question
         )
-        self._count_advice(used)
+        await self._count_advice(used)
         return used
 
-    def _count_advice(self, used: Used) -> None:
+    async def _count_advice(self, used: Used) -> None:
         for one in ModelMessagesTypeAdapter.validate_python(used.response):
-            self._count(cast("ModelResponse", one))
+            await self._count(cast("ModelResponse", one))
 
     async def _advice(self, told: str, question: str) -> Used:
         entry, advisor = self._entry, self._advisor

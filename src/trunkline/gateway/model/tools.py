@@ -33,6 +33,7 @@ from trunkline.gateway.model.page_text import page_text
 from trunkline.gateway.model.providers import ModelSource
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
+from trunkline.run.spending import Meter
 from trunkline.wire.decode import DECODE_ERRORS
 
 MCP_S = 45.0
@@ -79,6 +80,7 @@ class ModelParts(Struct, frozen=True, kw_only=True):
     egress: Callable[[str], Egress]
     mcp: McpServerTools
     policy: ToolPolicy
+    meter: Meter
     files: Path
     notes: NoteBook
     todos: NoteBook

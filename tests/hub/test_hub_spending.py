@@ -1,0 +1,131 @@
+"""Model calls of workflows and model agents count at once, and stop the task when a limit is spent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.flow.surfaces import ASK, workflow
+from tests.gateway.model.hub import Caller, opened, reason, run
+from tests.gateway.model.openai_server import ModelServer, Reply
+from trunkline.hub.hub import Hub
+
+KEY = "operators-key-1"
+# A call of the model server has 55 tokens; `mini` costs 0.0000105 dollars for these.
+TOKENS, PRICE = 55, (50 * 0.15 + 5 * 0.6) / 1e6
+THINK = {"id": "think", "type": "llm_call", "config": {"model": "mini", "prompt": "go"}}
+COUNT = {"id": "count", "type": "set_state", "config": {"assignments": {"n": {"jq": "(.n // 0) + 1"}}}}
+LOOP: dict[str, Any] = workflow(
+    THINK,
+    COUNT,
+    {"id": "again", "type": "switch", "config": {"cases": [{"when": ".n < 1000", "target": "think"}], "default": "end"}},
+    name="loop",
+)  # fmt: skip
+LOOP["edges"] = [one for one in LOOP["edges"] if one["source"] != "again"]
+AGENTS = "agents:\n  - {name: loop, workflow: workflows/loop.json, tenants: all}\n"
+
+
+async def limited(boss: Caller, **quota: Any) -> Caller:
+    """A caller of a new tenant with a quota, which may call models."""
+    caller = await boss.tenant("acme")
+    change = {"quota": quota, "settings": {"tools": ["model:*"]}}
+    assert (await boss("PATCH /admin/tenants/acme", change))[0] == 200
+    return caller
+
+
+def set_up(folder: Path, models: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Path:
+    config = {"baseUrl": models.url, "model": "mini"}
+    monkeypatch.setenv("WORKFLOW_ENGINE_LLM_CONFIG", json.dumps(config))
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    (folder / "workflows").mkdir()
+    (folder / "workflows" / "loop.json").write_text(json.dumps(LOOP))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("quota", "limit"),
+    [({"tokens_per_day": 10 * TOKENS}, "tokens_per_day"), ({"cost_per_day": 9.5 * PRICE}, "cost_per_day")],
+)
+def test_a_run_stops_at_the_call_that_a_spent_quota_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: dict[str, Any], limit: str
+) -> None:
+    async def scene(models: ModelServer) -> None:
+        async with opened(set_up(tmp_path, models, monkeypatch), AGENTS, key=KEY) as boss:
+            acme = await limited(boss, **quota)
+            status, told = await acme("POST /v1/executions", {"definition": LOOP, "input": {}})
+            assert (status, told["error"]["code"]) == (422, "QUOTA_SPENT"), told
+            assert limit in told["error"]["message"]
+            assert len(models.asked) == 10
+            # Nothing new begins, and nothing is asked.
+            status, told = await acme("POST /v1/executions", {"definition": LOOP, "input": {}})
+            assert (status, told["error"]["details"]) == (429, {"limit": limit})
+            _, told = await acme("GET /api/cost-summaries")
+            assert "flow/runs" in json.dumps(told), told
+            assert len(models.asked) == 10
+
+    with ModelServer(lambda asked: Reply(["done"])) as models:
+        run(scene(models))
+
+
+def test_a_run_stops_when_the_budget_of_its_chain_is_spent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(models: ModelServer) -> None:
+        async with opened(set_up(tmp_path, models, monkeypatch), AGENTS) as ask:
+            await ask.ready("loop")
+            ended = await ask.say("loop", "go", metadata={"trunkline.chain": {"cost": 4.5 * PRICE}})
+            assert ended["status"]["state"] == "TASK_STATE_FAILED"
+            assert "allows this run to cost is spent" in reason(ended)
+            assert len(models.asked) == 5
+
+    with ModelServer(lambda asked: Reply(["done"])) as models:
+        run(scene(models))
+
+
+def test_what_an_open_run_spent_is_counted_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = {"store": f"sqlite:///{tmp_path / 'hub.db'}", "dev": True, "keys": (KEY,)}
+    waiting = {"definition": workflow(THINK, ASK, COUNT, THINK | {"id": "more"}), "input": {}}
+
+    async def scene(models: ModelServer) -> None:
+        folder = set_up(tmp_path, models, monkeypatch)
+        (folder / "agents.yaml").write_text(AGENTS)
+        async with (first := Hub(folder, flags, {})).host.lifespan():
+            acme = await limited(Caller(first, KEY), tokens_per_day=2 * TOKENS)
+            told = [(await acme("POST /v1/executions", waiting))[1] for _ in range(2)]
+            assert [one["status"] for one in told] == ["interrupted"] * 2, told
+            await first.host.api.health.caught_up()
+        async with (second := Hub(folder, flags, {})).host.lifespan():
+            acme = Caller(second, acme.key)
+            await second.host.api.health.caught_up()
+            assert (await acme("POST /v1/executions", waiting))[0] == 429
+            resumed = f"POST /v1/executions/{told[0]['execution_id']}:resume"
+            status, ended = await acme(resumed, {"resume_payload": {"ok": True}})
+            assert (status, ended["error"]["code"]) == (422, "QUOTA_SPENT"), ended
+            _, summaries = await acme("GET /api/cost-summaries")
+            assert str(TOKENS - 5) in json.dumps(summaries), summaries
+            assert len(models.asked) == 2
+
+    with ModelServer(lambda asked: Reply(["done"])) as models:
+        run(scene(models))
+
+
+def test_a_model_agent_stops_between_two_calls_when_a_quota_is_spent(tmp_path: Path) -> None:
+    agents = 'agents:\n  - {name: helper, model: "openai:mini", capabilities: [/todo], tenants: all}\n'
+
+    async def scene(models: ModelServer) -> None:
+        async with opened(tmp_path, agents, key=KEY, OPENAI_BASE_URL=models.url) as boss:
+            # A streamed answer has twice the tokens.
+            acme = await limited(boss, tokens_per_day=6 * TOKENS)
+            await acme.ready("helper")
+            ended = await acme.say("helper", "go")
+            assert ended["status"]["state"] == "TASK_STATE_FAILED"
+            assert reason(ended).startswith("quota_spent: the limit tokens_per_day of this tenant is met")
+            assert len(models.asked) == 3
+
+    with ModelServer(lambda asked: Reply(calls=[("todo", {"action": "list"})])) as models:
+        run(scene(models))
