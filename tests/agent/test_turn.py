@@ -30,6 +30,26 @@ def doing(body: Body) -> Agent:
     return agent
 
 
+def test_a_turn_names_the_work_that_the_headers_name() -> None:
+    found: list[tuple[str, str, str]] = []
+
+    async def body(turn: Turn) -> object:
+        found.append((turn.task_id, turn.correlation_id, turn.parent_id))
+        return "done"
+
+    async def main() -> None:
+        async with doing(body).test_client() as client:
+            client.headers = {"x-correlation-id": "co", "x-parent-id": "pa"}
+            await client.send("go")
+            client.headers = {}
+            await client.send("go")
+
+    asyncio.run(main())
+    given, (own_id, correlation_id, parent_id) = found
+    assert given[1:] == ("co", "pa")
+    assert (correlation_id, parent_id) == (own_id, "")
+
+
 CONTENT = [
     {"text": "one"},
     {"data": {"n": 1}},

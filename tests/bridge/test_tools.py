@@ -12,6 +12,7 @@ import pytest
 from mcp.types import Tool as McpTool
 
 from tests.bridge.agents import client_of, planner
+from tests.client.agents import COMPLETED, Stand, card, task
 from tests.harness import ServerProcess
 from trunkline import Agent, Turn
 from trunkline.bridge.outcome import ToolOutcome
@@ -341,3 +342,19 @@ def test_a_question_is_known_by_its_agent_and_its_task() -> None:
         assert one.sent[-1] == "context of one"
 
     run(main())
+
+
+def test_a_tool_call_names_its_work_to_a_0_3_agent() -> None:
+    skill = {"id": "plan", "name": "Plan", "description": "Plans", "tags": []}
+    stand = Stand(lambda _: task(COMPLETED)["task"], card(skills=[skill]))
+
+    async def main() -> None:
+        async with stand.client(version="0.3") as client, tools(client) as box:
+            (tool,) = box
+            await box.call(tool.name, {"query": "go"}, correlation_id="co", parent_id="pa")
+
+    run(main())
+    (asked,) = [one for one in stand.asked if one.method == "message/send"]
+    named = {"skillHint": "plan", "correlationId": "co", "parentId": "pa"}
+    assert asked.params["metadata"] == named
+    assert asked.params["message"]["metadata"] == {**named, "skillId": "plan"}

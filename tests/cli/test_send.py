@@ -346,6 +346,22 @@ def test_metadata_goes_in_the_payload_and_parameters_in_headers(trunkline: Run, 
     assert "x-trace-id" not in params.get("metadata", {})
 
 
+def test_a_0_3_agent_reads_the_work_in_both_metadata(trunkline: Run, scripted: Make) -> None:
+    peer = scripted()
+    own = {"url": f"{peer.url}/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "0.3"}
+    peer.card = {"supportedInterfaces": [own]}
+    peer.methods["message/send"] = lambda _: {
+        "kind": "task", "id": "t", "contextId": "c", "status": {"state": "completed"},
+    }  # fmt: skip
+    work = ("--skill", "s", "--correlation-id", "co", "--parent-id", "pa")
+    code, _, err = trunkline("send", peer.url, "hi", "--a2a-version", "0.3", *work)
+    assert code == 0, err
+    (params,) = peer.params("message/send")
+    named = {"skillHint": "s", "correlationId": "co", "parentId": "pa"}
+    assert params["metadata"] == named
+    assert params["message"]["metadata"] == {**named, "skillId": "s"}
+
+
 def test_verbose_shows_what_was_sent_and_received(trunkline: Run, demo_url: str) -> None:
     short = trunkline("send", demo_url, "hello")[1]
     long = trunkline("send", demo_url, "hello", "--verbose")[1]

@@ -716,3 +716,16 @@ def test_who_waits_at_an_agent_of_0_3_does_not_subscribe(own: dict[str, str], as
     ask(stand, talk)
     assert stand.methods[1] == asked
     assert "tasks/resubscribe" not in stand.methods
+
+
+def test_a_0_3_agent_reads_the_work_in_both_metadata() -> None:
+    stand = Stand(lambda _: task(COMPLETED)["task"])
+    named = {"skillHint": "s", "correlationId": "co", "parentId": "pa"}
+
+    async def talk(client: Client) -> None:
+        await client.send("hi", skill="s", correlation_id="co", parent_id="pa", metadata={"own": 1})
+
+    ask(stand, talk, version="0.3")
+    (asked,) = [one for one in stand.asked if one.method == "message/send"]
+    assert asked.params["metadata"] == {**named, "own": 1}
+    assert asked.params["message"]["metadata"] == {**named, "skillId": "s"}

@@ -244,3 +244,18 @@ def test_it_makes_a_client_of_its_own_and_closes_it(caplog: pytest.LogCaptureFix
     found = asyncio.run(main())
     assert found.is_error
     assert "client.credentials_unset" in caplog.text
+
+
+def test_a_0_3_agent_reads_the_work_in_both_metadata() -> None:
+    stand = Stand(lambda asked: task(COMPLETED)["task"])
+    named = {"skillHint": "sitrep", "correlationId": "co", "parentId": "pa"}
+    run(
+        stand,
+        client={"version": "0.3"},
+        executor={"streaming": False},
+        skill="sitrep",
+        correlation_id="co",
+        parent_id="pa",
+    )
+    (asked,) = [one for one in stand.asked if one.method == "message/send"]
+    assert asked.params["metadata"] == asked.params["message"]["metadata"] == named

@@ -22,14 +22,15 @@ from tests.client.agents import (
     stored,
     task,
 )
-from tests.peer.rig import PARKING, PATIENT, calling, remote_id, served
+from tests.peer.rig import CALLER, PARKING, PATIENT, calling, remote_id, served
 from tests.run.desk import reason, run, said
 from trunkline import Agent, CallFailed, Turn
 from trunkline.errors import InvalidParams, Misuse
 from trunkline.log import events as ev
+from trunkline.peer.remote import correlation_of
 from trunkline.run.node import Limits
 from trunkline.wire.question import read_question
-from trunkline.wire.types import TaskState
+from trunkline.wire.types import Correlation, Message, Part, Role, SendRequest, TaskState
 
 COMPLETED, FAILED, CANCELED = TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED
 
@@ -92,6 +93,25 @@ def test_an_agent_of_the_same_host_is_called_without_a_request() -> None:
             assert answer_of(feed) == {"text": "one two three", "data": {"n": 3}}
             child = await runner.child(feed)
             assert (child.state.agent, child.state.skill) == ("writer", "write")
+
+    run(main())
+
+
+@pytest.mark.parametrize("given", ["co", ""])
+def test_a_child_belongs_to_the_work_that_its_parent_belongs_to(given: str) -> None:
+    async def near(turn: Turn) -> str:
+        return (await turn.call("writer", "tea", skill="write")).text
+
+    async def main() -> None:
+        async with calling(near, None, writer()) as runner:
+            message = Message("m", role=Role.USER, parts=(Part(text="hello"),))
+            request = SendRequest(message, correlation=Correlation(given, "theirs"))
+            feed, opened = runner.submit("t", "me", request, agent=CALLER)
+            await opened
+            assert await runner.ended(feed) is COMPLETED
+            child = (await runner.child(feed)).state
+            assert child.correlation == (Correlation("co", feed.state.task_id) if given else None)
+            assert correlation_of(child) == (given or child.task_id)
 
     run(main())
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.client.agents import COMPLETED, HOME, Stand, card, task
 from tests.peer.rig import CALLER, calling, served
 from tests.run.desk import run
 from trunkline import Agent, Turn
@@ -15,7 +16,7 @@ from trunkline.log.events import DISPATCH_KEY
 from trunkline.peer.executor import remote_id
 from trunkline.peer.remote import CALL_KEY, Reachable
 from trunkline.run import hops
-from trunkline.wire.types import Message, Part, Role, SendRequest, TaskState
+from trunkline.wire.types import Correlation, Message, Part, Role, SendRequest, TaskState
 
 
 def quiet() -> Agent:
@@ -69,6 +70,27 @@ def test_hb06_a_peer_is_told_what_the_list_allows() -> None:
                 assert told.keys() == {"skillHint", "skillId", hops.KEY}
                 assert told["skillHint"] == "echo"
                 assert not any(b"canary" in body for _, body in sent)
+
+    run(main())
+
+
+def test_a_0_3_peer_reads_the_work_in_both_metadata() -> None:
+    stand = Stand(lambda _: task(COMPLETED)["task"], card(protocolVersion="0.3.0", url=f"{HOME}/a2a"))
+    del stand.card["supportedInterfaces"]
+
+    async def main() -> None:
+        async with calling(nothing, stand) as runner:
+            metadata = {CALL_KEY: {"target": "peer", "skill": "echo"}}
+            message = Message("m", "", "", Role.USER, (Part(text="hi"),), metadata)
+            request = SendRequest(message, correlation=Correlation("co", "theirs"))
+            feed, opened = runner.submit("t", "me", request, agent=remote_id(CALLER))
+            await opened
+            await runner.ended(feed)
+            sent = [one for one in stand.asked if one.method.startswith("message/")]
+            named = {"skillHint": "echo", "correlationId": "co", "parentId": feed.state.task_id}
+            assert sent[0].params["metadata"] == named
+            assert named.items() <= sent[0].params["message"]["metadata"].items()
+            assert sent[0].headers["x-correlation-id"] == "co"
 
     run(main())
 

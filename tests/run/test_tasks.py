@@ -136,7 +136,7 @@ def test_whoever_watches_hears_of_states_that_an_append_passed_through() -> None
     async def main() -> None:
         found = await tasks()
         heard: list[Any] = []
-        found.watch = lambda _, head, __, passed: heard.append((head.state, passed))
+        found.watch = lambda _, head, passed, *__: heard.append((head.state, passed))
         feed = await found.find("t", "me", "x", ("",))
         await found.append(feed, (WORKING,))
         await found.append(feed, (ev.Status(TaskState.INPUT_REQUIRED), ev.Status(TaskState.COMPLETED)))

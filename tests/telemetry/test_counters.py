@@ -17,7 +17,7 @@ from trunkline.errors import Conflict, Duplicate, StoreError
 from trunkline.telemetry.counters import Counters, Histogram
 
 LINE = re.compile(
-    r"task\.state task=\S+ context='\S+' tenant='default' state=(\S+) seq=(\d+) node=\S+ trace=(\S*)$"
+    r"task\.state task=\S+ context='\S+' tenant='default' state=(\S+) seq=(\d+) node=\S+ trace=(\S*) correlation=''$"
 )
 
 

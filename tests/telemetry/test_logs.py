@@ -38,7 +38,7 @@ def alone() -> Iterator[logging.Logger]:
 
 
 def _change(seq: int) -> Change:
-    return 0, "default", Head("t", "c", "me", TaskState.WORKING, 0, seq, "n"), "working", seq, ""
+    return 0, "default", Head("t", "c", "me", TaskState.WORKING, 0, seq, "n"), "working", seq, "", ""
 
 
 class Output:
@@ -217,7 +217,7 @@ def test_changes_go_through_logging_where_others_listen() -> None:
         root.addHandler(Listener())
         logs.change_log()(_change(4))
     assert Listener.said == [
-        "task.state task=t context='c' tenant='default' state=working seq=4 node=n trace="
+        "task.state task=t context='c' tenant='default' state=working seq=4 node=n trace= correlation=''"
     ]
     (line,) = output.lines
     assert (line["event"], line["context"], line["seq"]) == ("task.state", "c", 4)
@@ -231,7 +231,7 @@ from trunkline.telemetry import logs
 from trunkline.wire.types import TaskState
 logs.set_up_logs("info", "json")
 async def main():
-    logs.change_log()((0, "default", Head("t", "c", "me", TaskState.WORKING, 0, 1, "n"), "working", 1, ""))
+    logs.change_log()((0, "default", Head("t", "c", "me", TaskState.WORKING, 0, 1, "n"), "working", 1, "", ""))
 asyncio.run(main())
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120, check=True)

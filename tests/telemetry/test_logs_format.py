@@ -45,7 +45,13 @@ def _text(*given: Any, **more: Any) -> str:
 AT = 1_700_000_000_007
 
 
-def _change(context: str = "c", tenant: str = "default", trace: str = TRACE, task_id: str = "t") -> Change:
+def _change(
+    context: str = "c",
+    tenant: str = "default",
+    trace: str = TRACE,
+    task_id: str = "t",
+    correlation: str = "",
+) -> Change:
     return (
         AT,
         tenant,
@@ -53,6 +59,7 @@ def _change(context: str = "c", tenant: str = "default", trace: str = TRACE, tas
         "working",
         3,
         trace,
+        correlation,
     )
 
 
@@ -144,6 +151,8 @@ def test_a_changed_task_has_all_its_ids() -> None:
         "trace": "0af7651916cd43dd8448eb211c80319c", "agent": "scribe",
     }  # fmt: skip
     assert "trace" not in json.loads(FORMATS["json"].changes([_change(trace="")]))
+    correlated = json.loads(FORMATS["json"].changes([_change(correlation="a\nb")]))
+    assert correlated == {**line, "correlation": "a\nb"}
 
 
 def test_a_changed_task_as_text() -> None:

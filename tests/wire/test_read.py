@@ -188,6 +188,14 @@ def test_context_in_the_message_or_in_the_params() -> None:
     assert refused(body(contextId="\n")).field == "contextId"
 
 
+def test_task_in_the_message_or_in_the_params() -> None:
+    assert read_send(body({"taskId": "t1"})).message.task_id == "t1"
+    assert read_send(body(taskId="tasks/t2")).message.task_id == "t2"
+    assert read_send(body(task_id="t2")).message.task_id == "t2"
+    assert read_send(body({"taskId": "t1"}, taskId="tasks/t1")).message.task_id == "t1"
+    assert refused(body({"taskId": "t1"}, taskId="t2")).field == "message.taskId"
+
+
 def test_a_resource_name_as_task_id() -> None:
     assert read_send(body({"taskId": "tasks/t1"})).message.task_id == "t1"
 

@@ -236,3 +236,36 @@ def test_push_configs_of_rest_0_3_come_in_two_bodies() -> None:
     assert plain(whole)["config"] == plain(requests.rest_set_push(request, PROTO, bare=True).body)
     for body in (whole, requests.rest_set_push(request, PROTO, bare=True).body):
         assert read_push_request(body).config == CONFIG
+
+
+NAMED = {"skillHint": "s", "correlationId": "co", "parentId": "pa"}
+metadata = st.none() | st.dictionaries(st.sampled_from([*NAMED, "own"]), st.text(max_size=3))
+
+
+def correlated(said: t.Metadata | None, beside: t.Metadata | None) -> t.SendRequest:
+    message = t.Message("m", role=t.Role.USER, parts=SAID.parts, metadata=said)
+    return t.SendRequest(message, metadata=beside, correlation=t.Correlation("co", "pa"))
+
+
+@pytest.mark.parametrize("dialect", [V03, PROTO])
+def test_0_3_requests_name_their_work_in_the_params_and_in_the_message(dialect: Dialect) -> None:
+    written = plain(requests.send_params(correlated({"skillHint": "s", "a": 1}, {"b": 2}), dialect))
+    assert written["metadata"] == {**NAMED, "b": 2}
+    assert written["message"]["metadata"] == {**NAMED, "a": 1}
+
+
+def test_1_0_requests_keep_the_metadata_of_the_caller() -> None:
+    written = plain(requests.send_params(correlated({"skillHint": "s"}, None), V1))
+    assert "metadata" not in written
+    assert written["message"]["metadata"] == {"skillHint": "s"}
+
+
+@given(st.sampled_from([V03, PROTO]), metadata, metadata)
+def test_no_metadata_of_the_caller_is_replaced(
+    dialect: Dialect, said: t.Metadata | None, beside: t.Metadata | None
+) -> None:
+    written = plain(requests.send_params(correlated(said, beside), dialect))
+    assert {**written["metadata"], **(beside or {})} == written["metadata"]
+    assert {**written["message"]["metadata"], **(said or {})} == written["message"]["metadata"]
+    for place in (written["metadata"], written["message"]["metadata"]):
+        assert {"correlationId", "parentId"} <= place.keys()

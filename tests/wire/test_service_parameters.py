@@ -1,11 +1,21 @@
-"""Reading the headers that name extensions."""
+"""Reading the headers that name versions, extensions and the work that a request belongs to."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trunkline.errors import InvalidParams, VersionNotSupported
-from trunkline.wire.service_parameters import COUNT_LIMIT, LENGTH_LIMIT, Version, negotiate, read_extensions
+from trunkline.wire.service_parameters import (
+    COUNT_LIMIT,
+    LENGTH_LIMIT,
+    Version,
+    negotiate,
+    read_correlation,
+    read_extensions,
+)
+from trunkline.wire.types import Correlation
 
 
 @pytest.mark.parametrize(
@@ -76,3 +86,29 @@ def test_the_bound_counts_both_headers_together() -> None:
     with pytest.raises(InvalidParams) as caught:
         read_extensions({"A2A-Extensions": one, "X-A2A-Extensions": other})
     assert caught.value.field == "X-A2A-Extensions"
+
+
+CORRELATION, PARENT = b"x-correlation-id", b"x-parent-id"
+
+
+@pytest.mark.parametrize(
+    ("headers", "found"),
+    [
+        ({}, None),
+        ({CORRELATION: b"c", PARENT: b"p"}, Correlation("c", "p")),
+        ({CORRELATION: b"c"}, Correlation("c", "")),
+        ({PARENT: b"p"}, Correlation("", "p")),
+        ({CORRELATION: b"c" * 256, PARENT: b"p" * 257}, Correlation("c" * 256, "")),
+        ({CORRELATION: b"a\x1bb", PARENT: b""}, None),
+    ],
+)
+def test_usable_correlation_headers_are_read(headers: dict[bytes, bytes], found: Correlation | None) -> None:
+    assert read_correlation(headers) == found
+
+
+@given(st.dictionaries(st.sampled_from([CORRELATION, PARENT, b"host"]), st.binary(max_size=300)))
+def test_any_correlation_header_yields_printable_ids_or_none(headers: dict[bytes, bytes]) -> None:
+    found = read_correlation(headers)
+    if found is not None:
+        assert found != Correlation()
+        assert all(len(one) <= 256 and one.isprintable() for one in (found.correlation_id, found.parent_id))

@@ -38,7 +38,7 @@ from trunkline.clock import now_ms
 from trunkline.config import Settings
 from trunkline.errors import Misuse, TurnOver
 from trunkline.log.events import AnyEvent, Chunk, Delta, Status, Stepped
-from trunkline.peer.remote import Calling, Reachable
+from trunkline.peer.remote import Calling, Reachable, correlation_of
 from trunkline.run.executor import Work
 from trunkline.run.hops import Bounds, Grants
 from trunkline.run.spending import Meter, ModelSpending
@@ -266,6 +266,17 @@ class Turn:
     def traceparent(self) -> str:
         """The W3C header for requests on behalf of this task; empty if it is part of no trace."""
         return traces.traceparent(self._work.state.trace)
+
+    @property
+    def correlation_id(self) -> str:
+        """The `X-Correlation-Id` that the task was opened with, or the ID of the task."""
+        return correlation_of(self._work.state)
+
+    @property
+    def parent_id(self) -> str:
+        """The task that called this one, or the `X-Parent-Id` of the request; empty without either."""
+        given = self._work.state.correlation
+        return self._work.state.parent or ("" if given is None else given.parent_id)
 
     def chain(self) -> Metadata:
         """For a message to another agent, under `trunkline.chain` in its metadata; a new one for each.

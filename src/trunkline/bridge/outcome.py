@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 from urllib.parse import quote
 
 import msgspec
@@ -209,7 +209,14 @@ class ToolClient(Protocol):
         ...
 
     async def send(
-        self, content: Sequence[str | Part], *, skill: str = "", task_id: str = "", context_id: str = ""
+        self,
+        content: Sequence[str | Part],
+        *,
+        skill: str = "",
+        task_id: str = "",
+        context_id: str = "",
+        correlation_id: str = "",
+        parent_id: str = "",
     ) -> Result:
         """Send a message and wait until the task rests."""
         ...
@@ -219,15 +226,27 @@ class ToolClient(Protocol):
         ...
 
 
-async def call_tool(tool: Tool, peer: ToolClient, asked: ToolArguments, context_id: str = "") -> ToolOutcome:
-    """Ask the agent and wait for what comes of it. Only mistakes in code are raised."""
+class CallOptions(TypedDict, total=False):
+    """The options of a tool call: the conversation and the work that it belongs to."""
+
+    context_id: str
+    correlation_id: str
+    parent_id: str
+
+
+async def call_tool(
+    tool: Tool, peer: ToolClient, asked: ToolArguments, options: CallOptions | None = None
+) -> ToolOutcome:
+    """Send the arguments to the agent and wait for the outcome.
+
+    Raises:
+        Misuse: the caller's code is wrong; every other error is an outcome.
+    """
     try:
         if asked.task_id and not asked.parts:
             result = await peer.wait(asked.task_id)
         else:
-            result = await peer.send(
-                asked.parts, skill=tool.skill, task_id=asked.task_id, context_id=context_id
-            )
+            result = await peer.send(asked.parts, skill=tool.skill, task_id=asked.task_id, **(options or {}))
     except Misuse:
         raise
     except TrunklineError as error:

@@ -11,14 +11,14 @@ import logging
 from collections import Counter, OrderedDict, deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import msgspec
 from msgspec import Struct
 
 from trunkline.agent.agent import Agent
 from trunkline.bridge.arguments import ToolArguments, decode_arguments, read_arguments
-from trunkline.bridge.outcome import Handle, ToolClient, ToolOutcome, call_tool, failed
+from trunkline.bridge.outcome import CallOptions, Handle, ToolClient, ToolOutcome, call_tool, failed
 from trunkline.bridge.tool import SkillAddress, SkillFilter, Tool, make_tool, skill_filter, tool_names
 from trunkline.client.client import Client
 from trunkline.client.sync import SyncClient
@@ -213,14 +213,15 @@ class Toolbox:
         return [pydantic_tool(tool, self.call) for tool in self]
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any] | str | bytes, *, context_id: str = ""
+        self, name: str, arguments: Mapping[str, Any] | str | bytes, **options: Unpack[CallOptions]
     ) -> ToolOutcome:
-        """Call a tool and wait for what comes of it; arguments are an object or its JSON text.
+        """Call a tool and wait for its outcome; the arguments are an object or its JSON text.
 
-        With `context_id` the agent sees the call as part of that conversation.
+        `context_id` names the conversation that the call belongs to, `correlation_id` and `parent_id` the
+        work that it is part of.
 
         Raises:
-            Misuse: the tool was made of a card alone, so that there is nobody to ask.
+            Misuse: the tool was made of a card alone, so it has no agent to call.
         """
         try:
             asked = self._read(name, arguments)
@@ -229,7 +230,8 @@ class Toolbox:
             self.outcomes.append(outcome)
             return outcome
         kept = self._questions.get((id(self._tools[name][1]), asked.task_id))
-        return await self._ask(name, asked, context_id or (kept.context_id if kept else ""))
+        context_id = options.get("context_id") or (kept.context_id if kept else "")
+        return await self._ask(name, asked, {**options, "context_id": context_id})
 
     def _read(self, name: str, arguments: Mapping[str, Any] | str | bytes) -> ToolArguments:
         if name not in self._tools:
@@ -254,14 +256,16 @@ class Toolbox:
         if handle.tool not in self._tools:
             raise Misuse(f"the tool {handle.tool!r} that asked is not in this toolbox")
         return await self._ask(
-            handle.tool, ToolArguments((Part(text=text),), handle.task_id), handle.context_id
+            handle.tool,
+            ToolArguments((Part(text=text),), handle.task_id),
+            {"context_id": handle.context_id},
         )
 
-    async def _ask(self, name: str, asked: ToolArguments, context_id: str) -> ToolOutcome:
+    async def _ask(self, name: str, asked: ToolArguments, options: CallOptions) -> ToolOutcome:
         tool, peer = self._tools[name]
         if peer is None:
             raise Misuse(f"{name} was made of a card alone; make tools of a Client of the agent to call it")
-        outcome = await call_tool(tool, peer, asked, context_id)
+        outcome = await call_tool(tool, peer, asked, options)
         self.outcomes.append(outcome)
         self._questions.pop((id(peer), asked.task_id), None)
         if outcome.handle is not None:

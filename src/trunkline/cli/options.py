@@ -92,6 +92,8 @@ _TABLE = (
     Option("task-id", "The task to go on with.", metavar="ID"),
     Option("metadata", "Metadata of the request, a JSON object.", kind="object", metavar="JSON"),
     Option("skill", "The skill to ask for.", metavar="ID"),
+    Option("correlation-id", "The trace that the work belongs to.", metavar="ID"),
+    Option("parent-id", "The task or span that requests the work.", metavar="ID"),
     Option("text", "A part of text; repeatable.", kind="list", metavar="TEXT", lasting=False),
     Option(
         "file", "A part that is a file, sent along, or the address of one; repeatable.",
@@ -159,5 +161,5 @@ CALLING = (
 ON_HUB = ("hub", "tenant")
 SENDING = (
     "text", "file", "data", "media-type",
-    "context-id", "task-id", "skill", "metadata", *CALLING, "poll-interval",
+    "context-id", "task-id", "skill", "correlation-id", "parent-id", "metadata", *CALLING, "poll-interval",
 )  # fmt: skip

@@ -48,6 +48,8 @@ async def send(session: Session) -> int:
         "context_id": config.text("context-id"),
         "message_id": session.message_id,
         "metadata": config.members("metadata"),
+        "correlation_id": config.text("correlation-id"),
+        "parent_id": config.text("parent-id"),
     }
     if config.flag("verbose") and not config.as_json:
         show_sent(session.message_id, parts)

@@ -10,11 +10,12 @@ import msgspec
 from trunkline.clock import new_id
 from trunkline.errors import Misuse
 from trunkline.wire.question import question_metadata
-from trunkline.wire.types import Message, Metadata, Part, PushConfig, Role, SendRequest
+from trunkline.wire.types import Correlation, Message, Metadata, Part, PushConfig, Role, SendRequest
 
 Content = str | Part | Message | Sequence[str | Part] | Mapping[str, Any]
 # What a message is made on that is not given whole.
 _BLANK = Message("", role=Role.USER)
+_UNCORRELATED = Correlation()
 
 
 class Sending(TypedDict, total=False):
@@ -70,11 +71,11 @@ def _part(one: object, place: int) -> Part:
 def compose(content: Content, said: Sending, *, wait: bool = True) -> SendRequest:
     """The request that says this.
 
-    The skill is named in the message's metadata as agents in the field read it: `skillHint` and `skillId`.
-    A message that is given whole keeps what it has; what is said beside it wins.
+    The metadata of the message name the skill as agents in the field read it: `skillHint` and `skillId`.
+    A complete `Message` keeps its own members, unless an option in `said` replaces them.
 
     Raises:
-        Misuse: the content is nothing that can be said, or nothing at all.
+        Misuse: the content has an unsupported type, or no parts.
     """
     whole = content if isinstance(content, Message) else _BLANK
     parts = whole.parts or parts_of(content)
@@ -99,7 +100,16 @@ def compose(content: Content, said: Sending, *, wait: bool = True) -> SendReques
     modes, length = tuple(told("output_modes", ())), told("history_length")
     given = told("push")
     push = None if given is None else push_config(given)
-    return SendRequest(message, modes, length, wait, push, told("metadata"))
+    correlation = Correlation(told("correlation_id", ""), told("parent_id", ""))
+    return SendRequest(
+        message,
+        modes,
+        length,
+        wait,
+        push,
+        told("metadata"),
+        correlation=None if correlation == _UNCORRELATED else correlation,
+    )
 
 
 def push_config(given: PushConfig | Mapping[str, str]) -> PushConfig:

@@ -146,6 +146,7 @@ def opening(dispatcher: Dispatcher, agent: str = "") -> OpenTask:
                 dedup=dedup,
                 push=push,
                 trace=caller.trace,
+                correlation=request.correlation,
                 extensions=None if caller.extensions is None else caller.extensions.named,
             ),
             rest_s=rest_s,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from trunkline.wire.types import Artifact, Message, Metadata, Task, TaskState
+from trunkline.wire.types import Artifact, Correlation, Message, Metadata, Task, TaskState
 
 # In the metadata of a request that was dispatched: by what it was asked for, and its correlation id.
 DISPATCH_KEY = "trunkline.dispatch"
@@ -38,7 +38,7 @@ class Submitted(Event, frozen=True):
     """A new task: which principal asks which agent for what. `node` is the first claim.
 
     `agent` is empty in logs written before agents had ids: they belong to the agent at the origin.
-    `parent` is the task that asked for this one, if it is a child; `trace` the caller's `traceparent`.
+    `parent` is the task that called this one; `trace` and `correlation` come from headers of the request.
     `extensions` are those that the caller named; None if it named none, so that it gets all.
     """
 
@@ -55,6 +55,7 @@ class Submitted(Event, frozen=True):
     extensions: tuple[str, ...] | None = None
     agent: str = ""
     parent: str = ""
+    correlation: Correlation | None = None
 
 
 class Candidate(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -19,6 +19,7 @@ from trunkline.wire.types import (
     INTERRUPTED,
     SUBMITTED,
     TERMINAL,
+    Correlation,
     Message,
     Metadata,
     Task,
@@ -43,10 +44,10 @@ class State:
 
     __slots__ = (
         "_history", "active_at", "agent", "answered_by", "answers", "artifacts", "cancel_requested", "child",
-        "child_questions", "context_id", "crashes", "created_at", "deadline", "ended_children", "extensions",
-        "interrupted", "metadata", "node", "notice", "notices", "opened", "output_modes", "over", "parent",
-        "principal", "push", "push_since", "questions", "reply", "resting", "seq", "size", "skill", "state",
-        "status_at", "status_message", "taken", "task_id", "trace", "wake_at",
+        "child_questions", "context_id", "correlation", "crashes", "created_at", "deadline", "ended_children",
+        "extensions", "interrupted", "metadata", "node", "notice", "notices", "opened", "output_modes",
+        "over", "parent", "principal", "push", "push_since", "questions", "reply", "resting", "seq", "size",
+        "skill", "state", "status_at", "status_message", "taken", "task_id", "trace", "wake_at",
     )  # fmt: skip
 
     def __init__(self, task_id: str) -> None:
@@ -68,6 +69,7 @@ class State:
         self.metadata: Metadata | None = None
         self.output_modes: tuple[str, ...] = ()
         self.extensions: tuple[str, ...] | None = None
+        self.correlation: Correlation | None = None
         # Who is told, by id. Never changed in place: most tasks share the empty one.
         self.push: Mapping[str, ev.PushTarget] = NOBODY
         # Since when each of them is there without a gap: one that was deleted and set again is another.
@@ -202,6 +204,7 @@ class State:
         self.trace = event.trace
         self.output_modes = event.output_modes
         self.extensions = event.extensions
+        self.correlation = event.correlation
         if event.push is not None:
             self._set_push(event.push)
         self.created_at = self.status_at = self.active_at = at

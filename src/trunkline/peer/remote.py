@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Literal, Protocol, TypedDict, cast
+from typing import Any, Literal, Protocol, TypedDict
 from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
@@ -11,7 +11,8 @@ from msgspec import Struct, ValidationError, convert, field
 
 from trunkline.auth.principal import ANONYMOUS
 from trunkline.errors import InvalidParams, Misuse, Unreachable
-from trunkline.log.events import DISPATCH_KEY, Status
+from trunkline.log.correlation import correlation_id_of
+from trunkline.log.events import Status
 from trunkline.log.fold import State
 from trunkline.net.egress import target
 from trunkline.run import hops
@@ -208,10 +209,8 @@ def context_of(tenant: str, state: State) -> str:
 
 
 def correlation_of(state: State) -> str:
-    """The correlation id of a task: what its caller gave, else its own id."""
-    told = (state.metadata or {}).get(DISPATCH_KEY)
-    given = cast("Metadata", told).get("correlationId") if isinstance(told, dict) else None
-    return given if isinstance(given, str) and given else state.task_id
+    """Return the correlation ID of a task: the one that its caller named, or the ID of the task."""
+    return correlation_id_of(state.correlation, state.metadata) or state.task_id
 
 
 def passed_on(metadata: Metadata | None) -> Metadata | None:

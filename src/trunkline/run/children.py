@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from trunkline.errors import InvalidParams, StoreError, TaskNotCancelable, TaskNotFound
 from trunkline.log.delegation import RestChild
@@ -23,7 +24,7 @@ from trunkline.run.owner import Owner
 from trunkline.run.tasks import not_found
 from trunkline.store.records import TaskRef, Where
 from trunkline.telemetry import traces
-from trunkline.wire.types import TERMINAL, Message, SendRequest, TaskState
+from trunkline.wire.types import TERMINAL, Correlation, Message, SendRequest, TaskState
 
 if TYPE_CHECKING:
     from trunkline.run.runner import Runner
@@ -149,7 +150,7 @@ class OpenedTasks(Struct, frozen=True):
                 _, ack = self._runner.submit(
                     tenant,
                     parent.principal,
-                    request,
+                    replace(request, correlation=_passed_on(parent)),
                     agent=agent,
                     parent=parent.task_id,
                     task_id=child,
@@ -204,3 +205,11 @@ class OpenedTasks(Struct, frozen=True):
             raise error
         log.error("child.unreached task=%s child=%s error=%s", self._parent.state.task_id, child, error)
         await asyncio.sleep(RETRY_S)
+
+
+def _passed_on(parent: State) -> Correlation | None:
+    """Return the correlation of a new child: the ID that the parent's caller named, or None without one."""
+    given = parent.correlation
+    if given is None or not given.correlation_id:
+        return None
+    return replace(given, parent_id=parent.task_id)

@@ -295,8 +295,7 @@ class Runner:
         hosted, skill = self._admitted(tenant, agent, request, parent, routed)
         said = request.message
         task_id = task_id or self.ids.new()
-        # A new conversation is named after its first task.
-        context_id = said.context_id or task_id
+        context_id = said.context_id or task_id  # A new conversation is named after its first task.
         event = Submitted(
             message=_first(said, task_id, context_id),
             context_id=context_id,
@@ -310,6 +309,7 @@ class Runner:
             extensions=extensions,
             agent=agent,
             parent=parent,
+            correlation=request.correlation,
         )
         feed = self.tasks.begin(tenant, task_id)
         # Whoever was chosen for it, a message that was routed before is known again.

@@ -35,7 +35,7 @@ NEWS = 2000
 # How long a change gives way to others that are faster.
 LONGEST_CHANGE_S = 10.0
 RETRY_S = 0.5
-Watch = Callable[[str, Head, str, tuple[TaskState, int] | None], None]
+Watch = Callable[[str, Head, tuple[TaskState, int] | None, str, str], None]
 
 
 class Tasks:
@@ -48,8 +48,8 @@ class Tasks:
         self.patient = True
         self._loads: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._missed: set[tuple[str, str]] = set()
-        # Told of every append of this process that changes a head: tenant, head, the caller's trace,
-        # and the state before it in the same append, with its seq.
+        # Called for every append of this process that changes a head: tenant, head, the state before it in
+        # the same append with its seq, the caller's trace, and its correlation ID.
         self.watch: Watch | None = None
         # Whether the store failed to take the last thing it was given.
         self.failing = False
@@ -274,7 +274,9 @@ class Tasks:
                     if isinstance(first, Status) and first.state is not head.state:
                         # Passed through within this append; it is told as well.
                         passed = (first.state, expected + 1)
-                    self.watch(feed.tenant, head, state.trace, passed)
+                    given = state.correlation
+                    correlation_id = "" if given is None else given.correlation_id
+                    self.watch(feed.tenant, head, passed, state.trace, correlation_id)
                 if head is not None and state.resting and (state.parent or state.state is CANCELED):
                     if self.rested is not None:
                         self.rested(feed)

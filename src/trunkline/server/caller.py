@@ -6,23 +6,29 @@ Others' questions are for callers with the scope `answer`; they see nothing else
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from hashlib import blake2b
 
+import msgspec
 from msgspec import Struct
 
 from trunkline.auth.principal import CALLER, INCLUDED_IN, Principal, Scope
 from trunkline.errors import Forbidden, InvalidParams
 from trunkline.http.exchange import Headers
 from trunkline.log.fold import State
+from trunkline.log.ids import UUID
+from trunkline.store.records import Dedup
 from trunkline.wire.operations import Operation
 from trunkline.wire.service_parameters import read_extensions
-from trunkline.wire.types import Task, TaskStatus
+from trunkline.wire.types import Correlation, SendRequest, Task, TaskStatus
 from trunkline.wire.writer import Dialect
 
+DEDUP_MS = 24 * 3600 * 1000
 HEADER = b"a2a-extensions"
 # Its name in 0.3.
 FORMER = b"x-a2a-extensions"
 SPELLED = {HEADER: "A2A-Extensions", FORMER: "X-A2A-Extensions"}
 
+_encode = msgspec.json.Encoder().encode
 
 READ, WRITE, METRICS, ADMIN = Scope.READ, Scope.WRITE, Scope.METRICS, Scope.ADMIN
 _CHANGING = (Operation.SEND, Operation.STREAM, Operation.CANCEL, Operation.PUSH_SET, Operation.PUSH_DELETE)
@@ -84,6 +90,21 @@ class Caller(Struct, frozen=True, gc=False):
     extensions: Asked | None = None
     # Whether it is still let in; None for a token, which nobody can take back.
     lasting: Callable[[], bool] | None = None
+    correlation: Correlation | None = None
+
+    def dedup(self, request: SendRequest) -> Dedup | None:
+        """Return the key by which a repetition of this request is found, or None if it has none."""
+        key, message = self.idempotency_key, request.message
+        if key:
+            key = f"{self.principal.name}\x1fk\x1f{key}"
+        elif UUID.match(message.message_id):
+            key = f"{self.principal.name}\x1fm\x1f{message.message_id}"
+        else:
+            return None
+        # With metadata, because they may name another skill. A message alone has the digest of earlier
+        # versions, so that repetitions are found after an update.
+        what = (message, request.metadata) if request.metadata else message
+        return Dedup(key, blake2b(_encode(what), digest_size=16).digest(), DEDUP_MS)
 
     def check_tenant(self, named: str) -> None:
         """Let a request pass that names no tenant, or that of its caller.

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from hashlib import blake2b
 
-import msgspec
 from msgspec.structs import replace
 
 from trunkline import errors
 from trunkline.clock import new_id
 from trunkline.log.events import DISPATCH_KEY, PushTarget
 from trunkline.log.fold import LIMITS, NOBODY, State
-from trunkline.log.ids import UUID
 from trunkline.run.executor import Executor
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
@@ -30,13 +27,11 @@ from trunkline.telemetry import traces
 from trunkline.wire.types import ListQuery, Message, SendRequest, Task, TaskPage, TaskQuery
 from trunkline.wire.writer import Dialect
 
-DEDUP_MS = 24 * 3600 * 1000
 # The first word of a run tells a task from a direct message; it comes within one commit.
 FIRST_WORD_S = 5.0
 # How often whoever waits for a rest is asked whether it is still let in.
 LOOK_S = 1.0
 UNAVAILABLE = "the store cannot take this now; send the same message again in a while"
-_encode = msgspec.json.Encoder().encode
 # Gives the task that a caller's message has opened: of which agent is decided there. It may wait for so many
 # seconds until that rests.
 OpenTask = Callable[[Caller, SendRequest, Dedup | None, PushTarget | None, float], Awaitable[Feed]]
@@ -106,9 +101,11 @@ class Operations:
         """The task that has taken the message, and whether it is a new one."""
         principal = caller.principal
         caller.check_tenant(request.tenant)
-        dedup = _dedup(caller, request)
+        dedup = caller.dedup(request)
         if not request.message.message_id:
             request = replace(request, message=replace(request.message, message_id=new_id()))
+        if caller.correlation is not None:
+            request = replace(request, correlation=caller.correlation)
         message, config = request.message, request.push
         try:
             if message.task_id:
@@ -274,16 +271,3 @@ class Operations:
     def _check_streaming(self) -> None:
         if not self._streaming:
             raise errors.UnsupportedOperation("this agent does not stream; send and then get the task")
-
-
-def _dedup(caller: Caller, request: SendRequest) -> Dedup | None:
-    key, message = caller.idempotency_key, request.message
-    if key:
-        key = f"{caller.principal.name}\x1fk\x1f{key}"
-    elif UUID.match(message.message_id):
-        key = f"{caller.principal.name}\x1fm\x1f{message.message_id}"
-    else:
-        return None
-    # Of both, as metadata may name another skill; without it as it ever was, so that an update knows repeats.
-    what = (message, request.metadata) if request.metadata else message
-    return Dedup(key, blake2b(_encode(what), digest_size=16).digest(), DEDUP_MS)

@@ -27,7 +27,7 @@ from trunkline.wire.delegate import read_submission, record, request_of
 from trunkline.wire.jsonrpc import Envelope
 from trunkline.wire.operations import NAMES, Operation, match
 from trunkline.wire.read import read_tenant
-from trunkline.wire.service_parameters import Version, negotiate
+from trunkline.wire.service_parameters import Version, negotiate, read_correlation
 from trunkline.wire.types import TaskQuery
 from trunkline.wire.writer import Dialect
 
@@ -86,7 +86,14 @@ class Site:
         principal = await self._admission.admit(exchange, seen)
         permit(principal, WRITE if exchange.method == "POST" else READ)
         rest.check_path(exchange)
-        caller = Caller(principal, Dialect.V03, wait=False, trace=traces.recorded(exchange.headers))
+        headers = exchange.headers
+        caller = Caller(
+            principal,
+            Dialect.V03,
+            wait=False,
+            trace=traces.recorded(headers),
+            correlation=read_correlation(headers),
+        )
         operations, path = self.operations.operations, exchange.path
         task_id = path.removeprefix(_TASKS + "/")
         if path != _TASKS and (task_id == path or not task_id or "/" in task_id):
@@ -219,6 +226,7 @@ class Site:
             traces.recorded(headers),
             None if SPELLED.keys().isdisjoint(headers) else read_asked(headers),
             self._admission.lasting(exchange),
+            read_correlation(headers),
         )
 
     def _extended(self, exchange: Exchange, caller: Caller, tenant: str) -> bytes:

@@ -106,8 +106,15 @@ class TaskObserver:
         self._names = names
         self._note = change_log()
 
-    def __call__(self, tenant: str, head: LoggedTask, trace: str, passed: tuple[Enum, int] | None) -> None:
-        """Take in a task's new head and its `traceparent`.
+    def __call__(
+        self,
+        tenant: str,
+        head: LoggedTask,
+        passed: tuple[Enum, int] | None,
+        trace: str,
+        correlation: str,
+    ) -> None:
+        """Count and log a task's new head; `trace` is its `traceparent`.
 
         `passed` is a state that the same commit went through on the way, with its seq: one append can take
         a task from submitted over working to its end, and both are changes that somebody may wait for.
@@ -120,5 +127,5 @@ class TaskObserver:
         if _log.isEnabledFor(logging.INFO):
             now = now_ms()
             if passed is not None:
-                self._note((now, tenant, head, names[passed[0]], passed[1], trace))
-            self._note((now, tenant, head, state, head.seq, trace))
+                self._note((now, tenant, head, names[passed[0]], passed[1], trace, correlation))
+            self._note((now, tenant, head, state, head.seq, trace, correlation))

@@ -28,7 +28,7 @@ import msgspec
 from msgspec import Struct
 
 TASK_LOG = "trunkline.task"
-CHANGED = "task.state task=%s context=%a tenant=%a state=%s seq=%d node=%s trace=%s"
+CHANGED = "task.state task=%s context=%a tenant=%a state=%s seq=%d node=%s trace=%s correlation=%a"
 _EVENT = re.compile(r"[a-z_]+\.[a-z_.]+")
 _FIELD = re.compile(r" (\w+)=")
 _PLACEHOLDER = re.compile(r"%(?:%|[-#0 +]*\d*(?:\.\d+)?[a-zA-Z])")
@@ -72,15 +72,15 @@ class LoggedTask(Protocol):
         ...
 
 
-# Time in milliseconds, tenant, task, new state, sequence number of the event that changed it, and the
-# `traceparent` of the request that opened the task.
-Change = tuple[int, str, LoggedTask, str, int, str]
+# Time in milliseconds, tenant, task, new state, sequence number of the event that changed it, and of the
+# request that opened the task the `traceparent` and the correlation ID.
+Change = tuple[int, str, LoggedTask, str, int, str, str]
 
 
-def change_arguments(change: Change) -> tuple[str, str, str, str, int, str, str]:
+def change_arguments(change: Change) -> tuple[str, str, str, str, int, str, str, str]:
     """Return the arguments of the template `CHANGED` for one change."""
-    _, tenant, head, state, seq, trace = change
-    return head.task_id, head.context_id, tenant, state, seq, head.node, trace[3:35]
+    _, tenant, head, state, seq, trace, correlation = change
+    return head.task_id, head.context_id, tenant, state, seq, head.node, trace[3:35], correlation
 
 
 def duration_ms(task_id: str, now: int) -> int | None:
@@ -115,7 +115,7 @@ class TextFormat:
 
 
 def _change_line(change: Change) -> str:
-    now, tenant, task, state, _, _ = change
+    now, tenant, task, state, _, _, _ = change
     shown = f"{_time_of_day(now)} INFO task.state agent={_printable(task.agent)}"
     shown += f" task={task.task_id[-8:]} state={state}"
     age = duration_ms(task.task_id, now)
@@ -136,6 +136,7 @@ class _Changed(Struct, omit_defaults=True, gc=False):
     seq: int
     node: str
     trace: str = ""
+    correlation: str = ""
     agent: str = ""
     duration_ms: int | None = None
 

@@ -14,6 +14,7 @@ from trunkline.wire.spellings import check_id, plain_state, state_named
 from trunkline.wire.types import (
     STATES,
     Artifact,
+    Correlation,
     Message,
     Metadata,
     Part,
@@ -92,7 +93,10 @@ def request_of(submission: Submission, skill: str) -> SendRequest:
         parts=(Part(text=text), Part(data=given)),
         metadata={"skill": skill} if skill else None,
     )
-    return SendRequest(message, metadata={"correlationId": submission.correlation_id})
+    correlation_id = submission.correlation_id
+    return SendRequest(
+        message, metadata={"correlationId": correlation_id}, correlation=Correlation(correlation_id)
+    )
 
 
 def record(task: Task) -> bytes:

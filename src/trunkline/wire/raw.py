@@ -138,6 +138,7 @@ class RawSend(RawStruct, frozen=True):
     configuration: RawConfiguration | None = None
     metadata: Metadata | None = None
     context_id: str | None = None
+    task_id: str | None = None
     tenant: str | None = None
 
 

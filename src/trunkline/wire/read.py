@@ -60,7 +60,7 @@ def read_send(body: bytes | Raw | None, dialect: Dialect = Dialect.V1) -> SendRe
     hasty = wanted.return_immediately
     proto = dialect is Dialect.V03_PROTO
     return SendRequest(
-        message=_message(said, path, raw.context_id or "", dialect),
+        message=_message(said, path, raw, dialect),
         accepted_output_modes=wanted.accepted_output_modes or (),
         # In the proto of 0.3 a history length of 0 is the same as none given.
         history_length=(wanted.history_length or None) if proto else wanted.history_length,
@@ -125,7 +125,7 @@ def list_query_from(query: dict[str, str]) -> ListQuery:
     return _list_query(read_query(RawListQuery, query))
 
 
-def _message(raw: RawMessage, path: str, outer_context: str, dialect: Dialect) -> Message:
+def _message(raw: RawMessage, path: str, params: RawSend, dialect: Dialect) -> Message:
     parts = raw.parts or raw.content
     if not raw.message_id and not _may_lack_id(raw, dialect):
         raise InvalidParams(f"{path}.messageId is missing", field=f"{path}.messageId")
@@ -137,8 +137,8 @@ def _message(raw: RawMessage, path: str, outer_context: str, dialect: Dialect) -
     proto = dialect is Dialect.V03_PROTO
     return Message(
         check_id(raw.message_id, f"{path}.messageId") if raw.message_id else "",
-        _context(raw.context_id or "", outer_context, path),
-        plain_task_id(raw.task_id or ""),
+        _context(raw.context_id or "", params.context_id or "", path),
+        _given_once("taskId", plain_task_id(raw.task_id or ""), plain_task_id(params.task_id or ""), path),
         Role.USER,
         tuple([read_part(part, place, index, proto=proto) for index, part in enumerate(parts)]),
         raw.metadata,
@@ -166,12 +166,15 @@ def _check_role(spelled: str | None, field: str) -> None:
 
 
 def _context(inner: str, outer: str, path: str) -> str:
-    if inner and outer and inner != outer:
-        raise InvalidParams(
-            f"contextId differs between params and {path}; give it once", field=f"{path}.contextId"
-        )
-    context = inner or outer
+    context = _given_once("contextId", inner, outer, path)
     return check_id(context, f"{path}.contextId" if inner else "contextId") if context else ""
+
+
+def _given_once(name: str, inner: str, outer: str, path: str) -> str:
+    """Return the ID that the message or else the params give under this name."""
+    if inner and outer and inner != outer:
+        raise InvalidParams(f"{name} differs between params and {path}; give it once", field=f"{path}.{name}")
+    return inner or outer
 
 
 def _list_query(raw: RawListQuery) -> ListQuery:

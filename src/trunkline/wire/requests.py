@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote, urlencode
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, to_builtins
 from msgspec.structs import replace
 
 from trunkline.errors import InvalidParams
@@ -26,6 +26,7 @@ from trunkline.wire.writer import WRITERS, Dialect
 
 _encode = msgspec.json.Encoder().encode
 _CONFIGS = "/pushNotificationConfigs"
+_NAMED = ("skillHint", "correlationId", "parentId")
 
 
 class _Configuration(WireStruct, frozen=True):
@@ -51,20 +52,31 @@ _NONE = _Configuration()
 
 def send_params(request: SendRequest, dialect: Dialect) -> bytes:
     """Params of `send` and `stream`, which are also the body of REST."""
-    message = request.message
+    message, metadata = request.message, request.metadata
     if message.role is None:
         message = replace(message, role=Role.USER)
+    if dialect is not Dialect.V1 and (named := _named_work(request)):
+        # Some agents of 0.3 read only the metadata of the params, others only those of the message.
+        metadata = {**named, **(metadata or {})}
+        message = replace(message, metadata={**named, **(message.metadata or {})})
     wanted = _configuration(request, dialect)
     return _encode(
         _Send(
             Raw(WRITERS[dialect].message(message)),
             request.tenant if dialect is Dialect.V1 else "",
             None if wanted == _NONE else wanted,
-            request.metadata,
+            metadata,
             # Some agents of 0.3 read it here only; the readers of ProtoJSON refuse what they do not know.
             message.context_id if dialect is Dialect.V03 else "",
         )
     )
+
+
+def _named_work(request: SendRequest) -> Metadata:
+    """Return the skill that a request names and the work that it belongs to, as metadata of 0.3."""
+    given = {**(request.metadata or {}), **(request.message.metadata or {})}
+    named: Metadata = {name: given[name] for name in _NAMED if name in given}
+    return named if request.correlation is None else {**to_builtins(request.correlation), **named}
 
 
 def _configuration(request: SendRequest, dialect: Dialect) -> _Configuration:
@@ -107,7 +119,7 @@ def card_params(tenant: str, dialect: Dialect) -> bytes:
 
 def _list(query: ListQuery, dialect: Dialect) -> Metadata:
     # What the query itself does not have as the wire spells it; the size of a page is always said.
-    given: Metadata = {"pageSize": query.page_size, **msgspec.to_builtins(query)}
+    given: Metadata = {"pageSize": query.page_size, **to_builtins(query)}
     if query.status is not None and dialect is Dialect.V03:
         given["status"] = plain_state(query.status)
     if query.status_timestamp_after is not None:

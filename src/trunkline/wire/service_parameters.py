@@ -1,11 +1,14 @@
-"""The service parameters of a request: which protocol version and which extensions its headers ask for."""
+"""The service parameters of a request: protocol version, extensions, and the work that it belongs to."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import Enum
 
 from trunkline.errors import InvalidParams, VersionNotSupported
+from trunkline.wire.spellings import ID_LIMIT
+from trunkline.wire.types import Correlation
 
 
 class Version(Enum):
@@ -19,6 +22,7 @@ class Version(Enum):
 IDEMPOTENT_SEND = "https://trunkline.dev/a2a/ext/idempotent-send/v1"
 COUNT_LIMIT = 32
 LENGTH_LIMIT = 256
+_CORRELATION = (b"x-correlation-id", b"x-parent-id")
 _V1 = re.compile(r"1(\.0(\.[0-9]+)?)?\Z")
 _V03 = re.compile(r"0\.[23](\.[0-9A-Za-z.+-]*)?\Z")
 
@@ -41,6 +45,22 @@ def negotiate(header: str | None, query: str | None) -> Version | None:
         requestedVersion=asked[:32] if asked.isprintable() else "",
         supportedVersions="1.0, 0.3",
     )
+
+
+def read_correlation(headers: Mapping[bytes, bytes]) -> Correlation | None:
+    """Return what `X-Correlation-Id` and `X-Parent-Id` say, or None if neither holds a usable ID.
+
+    An ID that is too long or not printable is left out, because such a header must not fail the request.
+    """
+    if not (_CORRELATION[0] in headers or _CORRELATION[1] in headers):
+        return None
+    correlation_id, parent_id = (_usable_id(headers.get(name, b"")) for name in _CORRELATION)
+    return Correlation(correlation_id, parent_id) if correlation_id or parent_id else None
+
+
+def _usable_id(value: bytes) -> str:
+    text = value.decode("latin-1")
+    return text if len(text) <= ID_LIMIT and text.isprintable() else ""
 
 
 def read_extensions(given: dict[str, str]) -> tuple[str, ...]:

@@ -188,6 +188,13 @@ class PushQuery(WireStruct, frozen=True):
     tenant: str = ""
 
 
+class Correlation(WireStruct, frozen=True):
+    """The work that a request belongs to, by the headers `X-Correlation-Id` and `X-Parent-Id`."""
+
+    correlation_id: str = ""
+    parent_id: str = ""
+
+
 class SendRequest(WireStruct, frozen=True):
     """The request of `send` and `stream`, from any dialect."""
 
@@ -198,6 +205,7 @@ class SendRequest(WireStruct, frozen=True):
     push: PushConfig | None = None
     metadata: Metadata | None = None
     tenant: str = ""
+    correlation: Correlation | None = None
 
 
 class TaskQuery(WireStruct, frozen=True):

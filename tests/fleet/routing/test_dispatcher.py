@@ -17,7 +17,7 @@ from trunkline.fleet.routing.dispatcher import HUB, Dispatched, Dispatcher, Disp
 from trunkline.log import events as ev
 from trunkline.run.executor import Executor, Verdict, Work
 from trunkline.run.node import HostedAgent
-from trunkline.wire.types import TaskState
+from trunkline.wire.types import Correlation, TaskState
 
 BOTH = ("ann", "ben")
 
@@ -146,6 +146,23 @@ def test_several_targets_have_an_outcome_each() -> None:
             await at.ask(skill="draft", targets=tuple(str(n) for n in range(101)))
 
     counter(work, agent("ann"), agent("ben"), agent("cat", "other"))
+
+
+def test_requests_with_one_correlation_header_are_different_tasks() -> None:
+    async def work(at: Counter) -> None:
+        made = [
+            one.feed.state
+            for text in ("one", "two")
+            for one in await at.ask(
+                text, skill="draft", targets=("ann", "ben"), correlation=Correlation("c", "p")
+            )
+        ]
+        assert len({state.task_id for state in made}) == 4
+        assert {state.correlation for state in made} == {Correlation("c", "p")}
+        told = [(state.metadata or {})["trunkline.dispatch"]["correlationId"] for state in made]
+        assert told == ["c"] * 4
+
+    counter(work, agent("ann"), agent("ben"))
 
 
 def test_a_correlation_id_is_one_task_whoever_is_drawn() -> None:

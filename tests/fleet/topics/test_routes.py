@@ -11,9 +11,9 @@ import pytest
 
 from tests.fleet.office import Office, office
 from trunkline.fleet.topics import routes as module
-from trunkline.log.events import Recorded
+from trunkline.log.events import Recorded, Submitted
 from trunkline.wire.sse import SseEvent, SseParser
-from trunkline.wire.types import Message, Part, Role, SendRequest
+from trunkline.wire.types import Correlation, Message, Part, Role, SendRequest
 
 SECRET = "callback-token-canary"
 
@@ -104,6 +104,34 @@ def test_HB_34_a_subscriber_hears_its_tenant_and_no_secret_and_resumes() -> None
         foreign.left.set()
         await running_too
         assert foreign.status == 200 and foreign.events == []
+
+    office(work, dev=True, secret_key="sixteen or more of them")
+
+
+def test_the_correlation_headers_of_a_request_reach_log_topics_and_history() -> None:
+    async def work(at: Office) -> None:
+        heard, running = subscribe(at, "root", "topic=agent.skill.%23")
+        await heard.until("id: ")
+        body = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "go"}]}}
+        named = {"X-Correlation-Id": "trace-1", "X-Parent-Id": "span-1", "A2A-Version": "1.0"}
+        sent = await at.ask("alice", "POST", "/message:send", body, **named)
+        task_id = sent.json()["task"]["id"]
+        await heard.until("agent.skill.response.")
+        heard.left.set()
+        await running
+        frames = [json.loads(one.data) for one in heard.events]
+        assert {one["correlationId"] for one in frames} == {"trace-1"}
+        assert (frames[0]["topic"], frames[-1]["topic"]) == (
+            "agent.skill.request",
+            "agent.skill.response.trace-1",
+        )
+        assert frames[0]["payload"]["parentId"] == "span-1"
+        found = await at.get("root", "/api/bus/history?correlationId=trace-1")
+        assert {one["payload"]["taskId"] for one in found["items"]} == {task_id}
+        log = at.application.host.runner.tasks.store.log
+        (first, *_) = await log.read("north", task_id, 0, 1)
+        assert isinstance(first.event, Submitted)
+        assert first.event.correlation == Correlation("trace-1", "span-1")
 
     office(work, dev=True, secret_key="sixteen or more of them")
 

@@ -12,8 +12,8 @@ from msgspec import UNSET, Struct
 
 from trunkline.client.result import CONFIDENCE, COST, number, report_in, text_of
 from trunkline.fleet.health.prices import cost_of, tokens_of
+from trunkline.log.correlation import correlation_id_of
 from trunkline.log.events import (
-    DISPATCH_KEY,
     AnyEvent,
     Chunk,
     Compacted,
@@ -95,7 +95,7 @@ class OpenTask:
         self.principal = event.principal
         # The agent of the parent, once somebody has found it.
         self.caller = ""
-        self.correlation = _correlation(event.metadata)
+        self.correlation = correlation_id_of(event.correlation, event.metadata)[:_NAME_LENGTH]
         # By artifact, in the order in which these were made.
         self._reports: dict[str, dict[str, Metadata]] = {}
         # The model calls that were recorded while the task worked: their cost, and tokens in and out.
@@ -234,9 +234,3 @@ def replay(recorded: Iterable[Recorded], until: int, found: OpenTask | None = No
         elif found is not None:
             found.take(one.seq, (one.event,))
     return found
-
-
-def _correlation(metadata: Metadata | None) -> str:
-    told = (metadata or {}).get(DISPATCH_KEY)
-    named = cast("Metadata", told).get("correlationId") if isinstance(told, dict) else None
-    return named[:_NAME_LENGTH] if isinstance(named, str) else ""

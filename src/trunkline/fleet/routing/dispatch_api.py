@@ -21,7 +21,8 @@ from trunkline.log.events import Routed
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
 from trunkline.store.records import Dedup
-from trunkline.wire.types import Message, Metadata, Part, Role
+from trunkline.wire.service_parameters import read_correlation
+from trunkline.wire.types import Correlation, Message, Metadata, Part, Role
 
 # No database can be asked for a text with a NUL in it, and headers have one line: `$` alone allows another.
 _PRINTABLE = "^[^\\x00-\\x1f\\x7f]*$(?!\n)"
@@ -142,6 +143,9 @@ class DispatchApi:
             digest = blake2b(_encode(what), digest_size=16).digest()
             dedup = Dedup(f"{call.principal.name}\x1fd\x1f{call.key}", digest, DEDUP_MS)
         subject = (metadata or {}).get("subject", "")
+        correlation = read_correlation(dict(call.headers))
+        if correlation_id:
+            correlation = Correlation(correlation_id, "" if correlation is None else correlation.parent_id)
         return DispatchOrder(
             tenant=call.tenant,
             principal=call.principal.name,
@@ -149,6 +153,7 @@ class DispatchApi:
             skill=skill,
             targets=targets,
             correlation_id=correlation_id,
+            correlation=correlation,
             subject=subject if isinstance(subject, str) else "",
             metadata=metadata,
             dedup=dedup,

@@ -38,12 +38,13 @@ from trunkline.fleet.routing.choose import (
 )
 from trunkline.fleet.routing.guards import Guards, Storm
 from trunkline.fleet.routing.standings import CatalogueFleet
+from trunkline.log.correlation import correlation_id_of
 from trunkline.log.events import DISPATCH_KEY, PushTarget, Routed
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
 from trunkline.store.group_commit import Ack
 from trunkline.store.records import Dedup, Where
-from trunkline.wire.types import Message, Metadata, SendRequest
+from trunkline.wire.types import Correlation, Message, Metadata, SendRequest
 
 log = logging.getLogger("trunkline.fleet")
 # Lets an order become so many tasks while they are opened; None where nobody counts them.
@@ -85,6 +86,7 @@ class DispatchOrder(Struct, frozen=True, kw_only=True):
     push: PushTarget | None = None
     trace: str = ""
     extensions: tuple[str, ...] | None = None
+    correlation: Correlation | None = None
 
 
 class Dispatched(Struct, frozen=True):
@@ -297,6 +299,7 @@ class Dispatcher:
             message=order.message,
             accepted_output_modes=order.output_modes,
             metadata=_metadata(order, task_id),
+            correlation=order.correlation,
         )
         # While a breaker is open it must hear at once that work has gone to its agent.
         rests = rest_s > 0 and self._fleet.is_sound
@@ -423,6 +426,7 @@ def _dedup(order: DispatchOrder) -> Dedup | None:
 
 def _metadata(order: DispatchOrder, task_id: str) -> Metadata:
     """What the request is recorded with; a peer is told the skill and the correlation id of it alone."""
-    told = {"correlationId": order.correlation_id or task_id, "trigger": order.trigger}
+    correlation_id = correlation_id_of(order.correlation, None) or order.correlation_id or task_id
+    told = {"correlationId": correlation_id, "trigger": order.trigger}
     named = {"skillHint": order.skill} if order.skill else {}
     return {**(order.metadata or {}), **named, DISPATCH_KEY: told}

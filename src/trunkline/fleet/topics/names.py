@@ -16,6 +16,7 @@ from msgspec import Struct
 from trunkline.client.result import CONFIDENCE, COST, artifact_text, number, report_in, text_of
 from trunkline.fleet.health.prices import cost_of, tokens_of
 from trunkline.log import events as ev
+from trunkline.log.correlation import correlation_id_of
 from trunkline.wire.reports import UNTOLD
 from trunkline.wire.spellings import plain_state, timestamp
 from trunkline.wire.types import INTERRUPTED, TERMINAL, Artifact, Message, Metadata, TaskState
@@ -62,9 +63,9 @@ def named_task(task_id: str, at: int, event: ev.Submitted, origin: str) -> Named
         event.context_id,
         (event.agent or origin)[:NAME_SIZE],
         event.skill[:NAME_SIZE],
-        _text(given.get("correlationId"), NAME_SIZE) or task_id,
+        correlation_id_of(event.correlation, event.metadata)[:NAME_SIZE] or task_id,
         _text(given.get("trigger"), NAME_SIZE),
-        event.parent,
+        event.parent or ("" if event.correlation is None else event.correlation.parent_id[:NAME_SIZE]),
         began=at,
     )
 
