@@ -10,7 +10,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from trunkline.config import Secret, Settings, assignment, load, strangers
+from trunkline.config import (
+    Secret,
+    Settings,
+    assignment,
+    collect,
+    explain,
+    find_unknown_variables,
+    load,
+)
 from trunkline.errors import Misuse
 
 
@@ -71,7 +79,9 @@ def test_other_variables_are_none_of_our_business(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PORT", "5")
     assert load() == Settings()
     # But who serves is told, for it may be a setting that somebody has mistyped.
-    assert "TRUNKLINE_NOTHING" in strangers() and not {"TRUNKLINE_PORT", "PORT"} & set(strangers())
+    assert "TRUNKLINE_NOTHING" in find_unknown_variables() and not {"TRUNKLINE_PORT", "PORT"} & set(
+        find_unknown_variables()
+    )
 
 
 @pytest.mark.parametrize(
@@ -167,8 +177,8 @@ def test_retention_is_an_age(given: object, kept_s: float) -> None:
 @pytest.mark.parametrize(
     "given", ["", "d", "-1", "-1d", "7w", "1e3", "nan", "inf", "9999999d", -1, float("nan")]
 )
-def test_what_is_no_age_is_refused(given: object) -> None:
-    with pytest.raises(Misuse, match="is no age: give seconds, or a number with s, m, h or d"):
+def test_an_invalid_duration_is_refused(given: object) -> None:
+    with pytest.raises(Misuse, match="is not a duration; give seconds, or a number with s, m, h or d"):
         load({"retention": given})
 
 
@@ -188,8 +198,60 @@ def test_retention_depends_on_the_store_unless_told() -> None:
 
 
 def test_a_misspelt_setting_is_refused_with_the_nearest() -> None:
-    with pytest.raises(Misuse, match=r"did you mean public_url\?; there are "):
+    with pytest.raises(
+        Misuse, match=r"^unknown setting 'publc_url' \(from agent\); did you mean 'public_url'\?$"
+    ):
         load({"publc_url": "https://agent.example"})
     with pytest.raises(Misuse) as caught:
         load({"qqqq": ""})
     assert "did you mean" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("port", "abc", "expected an integer, not 'abc'"),
+        ("rate_limit", "-5", "expected a number >= 0.0, not '-5'"),
+        ("log_level", "loud", "Invalid enum value 'loud'; choose debug, info, warning, error"),
+    ],
+)
+def test_an_invalid_value_is_reported_with_its_source(
+    clean: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, text: str
+) -> None:
+    (clean / "trunkline.toml").write_text(f'{name} = "{value}"\n')
+    with pytest.raises(Misuse) as from_file:
+        load()
+    assert str(from_file.value) == f"setting {name!r} (from trunkline.toml): {text}"
+    (clean / "trunkline.toml").unlink()
+    monkeypatch.setenv(f"TRUNKLINE_{name.upper()}", value)
+    with pytest.raises(Misuse) as from_variable:
+        load()
+    assert str(from_variable.value) == f"setting {name!r} (from TRUNKLINE_{name.upper()}): {text}"
+    assert from_variable.value.hint == "trunkline config show --server"
+
+
+def test_a_misspelt_setting_in_the_file_names_the_file(clean: Path) -> None:
+    (clean / "trunkline.toml").write_text("retnetion = 5\n")
+    with pytest.raises(
+        Misuse, match=r"unknown setting 'retnetion' \(from trunkline.toml\); did you mean 'retention'"
+    ):
+        load()
+
+
+def test_a_misspelt_variable_is_listed_with_the_closest_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRUNKLINE_RETNETION", "7d")
+    assert find_unknown_variables()["TRUNKLINE_RETNETION"] == "TRUNKLINE_RETENTION"
+
+
+def test_explain_returns_every_setting_with_its_source(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (clean / "trunkline.toml").write_text("port = 2\n")
+    monkeypatch.setenv("TRUNKLINE_RETENTION", "7d")
+    found = explain(collect({"reply": "receipt"}, {"host": "127.0.0.2"}))
+    assert found.keys() == set(Settings.__struct_fields__)
+    assert {name: one.source for name, one in found.items() if one.source != "default"} == {
+        "port": "trunkline.toml",
+        "retention": "TRUNKLINE_RETENTION",
+        "reply": "agent",
+        "host": "command line",
+    }
+    assert (found["port"].value, found["workers"].value) == (2, 1)

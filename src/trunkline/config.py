@@ -139,7 +139,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         for name in ("store", "host", "public_url", "announce", "mcp_manifest"):
             if not getattr(self, name).isprintable():
-                raise ValueError(f"{name} holds control characters")
+                raise ValueError(f"{name}: it contains control characters")
         for name in ("retention", "health_window", "card_refresh", "inbox_ttl"):
             age: float | str | None = getattr(self, name)
             try:
@@ -147,14 +147,14 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from None
         if self.card_refresh_s < 1:
-            raise ValueError("card_refresh: give a second or more")
+            raise ValueError("card_refresh: give at least 1s")
         if not 0 < self.health_window_s <= HEALTH_KEPT_S:
-            raise ValueError("health_window: give more than nothing and at most 48h, which is what is kept")
+            raise ValueError("health_window: give more than 0s and at most 48h; older outcomes are deleted")
         for name in ("public_url", "announce"):
             address: str = getattr(self, name)
             if address and not _is_address(address):
                 raise ValueError(
-                    f"{name} must be like https://agent.example/path, without a login or a query"
+                    f"{name}: give a URL such as https://agent.example/path, without login or query"
                 )
 
     @property
@@ -181,14 +181,16 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def seconds(age: float | str) -> float:
-    """An age in seconds, from a number or a text such as 90s, 15m, 12h or 7d.
+    """Return a duration in seconds, from a number or a text such as 90s, 15m, 12h or 7d.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the text is neither.
     """
     found = _AGE.fullmatch(str(age).strip())
     if found is None or (value := float(found[1]) * _UNITS[found[2]]) > LONGEST_S:
-        raise ValueError(f"{age!r} is no age: give seconds, or a number with s, m, h or d, for example 7d")
+        raise ValueError(
+            f"{age!r} is not a duration; give seconds, or a number with s, m, h or d, such as 7d"
+        )
     return value
 
 
@@ -220,59 +222,139 @@ def host_layer(layers: Sequence[tuple[str, Mapping[str, object]]]) -> dict[str, 
 _LISTS = {"keys", "allowed_hosts", "cors_origins", "egress_hosts", "egress_networks", "flow_steps"}
 # Tables in trunkline.toml, JSON elsewhere.
 _TABLES = {"issuers"}
+# Sources of a setting that have no name of their own, such as a file or a variable.
+DEFAULT, AUTHOR, COMMAND_LINE = "default", "agent", "command line"
+_NAMED = re.compile(r".*`\$\.([a-z_]+)|([a-z_]+)")
+_LISTING = "trunkline config show --server"
+_EXPECTED = re.compile(r"Expected `([a-z]+)`(?:, got `[a-z]+`)?")
+_KINDS = {"int": "an integer", "float": "a number", "bool": "true or false", "str": "text", "array": "a list"}
+
+
+class SourcedValue(Struct, frozen=True):
+    """The value of a setting before it is converted, and the source that set it."""
+
+    value: object
+    source: str
 
 
 def load(*layers: Mapping[str, object], file: Path | None = None) -> Settings:
-    """Settings from the author's layer, the file, the environment and the flags, in that order.
+    """Return the settings of the author's layer, the file, the environment and the flags, in that order.
 
     Raises:
-        Misuse: a name is unknown or a value does not fit; the message names it.
+        Misuse: a name is unknown or a value is invalid; the message names the setting and its source.
     """
-    author, *flags = layers or ({},)
-    merged: dict[str, object] = {}
-    for layer in (author, _from_file(file or Path(FILE)), _from_environment(), *flags):
-        merged.update({name: value for name, value in layer.items() if value is not None})
+    return convert(collect(*layers, file=file))
+
+
+def collect(
+    *layers: Mapping[str, object], file: Path | None = None, author: str = AUTHOR
+) -> dict[str, SourcedValue]:
+    """Return each setting that a source sets, with the value that wins.
+
+    `author` names the source of the first layer.
+
+    Raises:
+        Misuse: the file or a variable cannot be parsed.
+    """
+    first, *flags = layers or ({},)
+    path = file or Path(FILE)
+    found: dict[str, SourcedValue] = {}
+    for source, layer in (
+        (author, first),
+        (str(path), _from_file(path)),
+        ("", _from_environment()),
+        *((COMMAND_LINE, each) for each in flags),
+    ):
+        for name, value in layer.items():
+            if value is not None:
+                found[name] = SourcedValue(value, source or PREFIX + name.upper())
+    return found
+
+
+def explain(found: Mapping[str, SourcedValue]) -> dict[str, SourcedValue]:
+    """Return every setting with its converted value and its source.
+
+    Raises:
+        Misuse: a name is unknown or a value is invalid.
+    """
+    settings = convert(found)
+    return {
+        name: SourcedValue(getattr(settings, name), found[name].source if name in found else DEFAULT)
+        for name in Settings.__struct_fields__
+    }
+
+
+def convert(found: Mapping[str, SourcedValue]) -> Settings:
+    """Return the settings that these values make.
+
+    Raises:
+        Misuse: a name is unknown or a value is invalid; the message names the setting and its source.
+    """
+    values = {name: sourced.value for name, sourced in found.items()}
     try:
-        return msgspec.convert(merged, Settings, strict=False, dec_hook=_secret)
+        return msgspec.convert(values, Settings, strict=False, dec_hook=_secret)
     except msgspec.ValidationError as error:
-        raise Misuse(f"settings: {error}{_choices(str(error))}") from None
+        raise Misuse(_describe(str(error), found), hint=_LISTING) from None
 
 
-def _choices(error: str) -> str:
-    """The end of an error's text: the names or the values that could be given instead."""
-    if "unknown field" in error:
-        near = get_close_matches(error.partition("`")[2].partition("`")[0], Settings.__struct_fields__, 1)
-        meant = f"; did you mean {near[0]}?" if near else ""
-        return f"{meant}; there are {', '.join(Settings.__struct_fields__)}"
-    field = error.rpartition("`$.")[2].rstrip("`")
-    names: tuple[str, ...] = get_args(get_type_hints(Settings).get(field))
-    return f"; choose {', '.join(names)}" if "Invalid enum" in error else ""
+def _describe(error: str, found: Mapping[str, SourcedValue]) -> str:
+    """Return what is wrong with a setting, where it was set, and what to write instead."""
+    if error.startswith("Object contains unknown field") and "$" not in error:
+        name = error.partition("`")[2].partition("`")[0]
+        near = find_similar(name)
+        fix = f"did you mean {near!r}?" if near else f"`{_LISTING}` lists all"
+        return f"unknown setting {name!r} (from {found[name].source}); {fix}"
+    match = _NAMED.match(error)
+    name = "" if match is None else match[1] or match[2]
+    if name not in found:
+        return f"settings: {error}"
+    text = _EXPECTED.sub(lambda kind: f"expected {_KINDS.get(kind[1], kind[1])}", error)
+    text = text.removesuffix(f" - at `$.{name}`").removeprefix(f"{name}: ")
+    return f"setting {name!r} (from {found[name].source}): {text}{_explain_value(name, found[name].value)}"
+
+
+def _explain_value(name: str, value: object) -> str:
+    """Return the end of an error's text: the invalid value, unless it may be a secret, and the choices."""
+    kind = get_type_hints(Settings)[name]
+    choices = ", ".join(str(choice) for choice in get_args(kind) if isinstance(choice, str))
+    if choices:
+        return f"; choose {choices}"
+    return (
+        f", not {value!r}"
+        if kind in (bool, int, float) and isinstance(value, bool | int | float | str)
+        else ""
+    )
+
+
+def find_similar(name: str) -> str:
+    """Return the setting whose name is closest, or an empty text."""
+    return next(iter(get_close_matches(name, Settings.__struct_fields__, 1)), "")
 
 
 def secret_text(word: str) -> str:
-    """A secret as it is written: `env:NAME` is the variable of that name, anything else the secret itself.
+    """Return a secret: `env:NAME` stands for the variable of that name, anything else for itself.
 
     Raises:
-        Misuse: the environment has no such name.
+        Misuse: the variable is not set.
     """
     name = word.removeprefix("env:")
     if name == word:
         return word
     value = os.environ.get(name, "")
     if not value:
-        raise Misuse(f"the environment has no {name}; set it, or name another")
+        raise Misuse(f"environment variable {name!r} is not set; set it, or name another one")
     return value
 
 
 def assignment(text: str) -> tuple[str, object]:
-    """A `name=value` flag as a setting.
+    """Return the setting and value of a `--set name=value` option.
 
     Raises:
-        Misuse: there is no equals sign.
+        Misuse: the text has no equals sign, or the value is not JSON where JSON is required.
     """
     name, equals, value = text.partition("=")
     if not equals:
-        raise Misuse(f"--set takes name=value, not {text!r}")
+        raise Misuse(f"--set takes name=value, not {text!r}", hint=_LISTING)
     name = name.strip().replace("-", "_")
     return name, _value(name, value)
 
@@ -284,13 +366,16 @@ def _from_file(path: Path) -> dict[str, object]:
         with path.open("rb") as opened:
             return tomllib.load(opened)
     except tomllib.TOMLDecodeError as error:
-        raise Misuse(f"{path}: {error}") from None
+        raise Misuse(f"{path} is not valid TOML: {error}", hint=_LISTING) from None
 
 
-def strangers() -> list[str]:
-    """Variables that look like settings and are none: mistyped, or meant for somebody else."""
-    known = Settings.__struct_fields__
-    return sorted(name for name in environment(PREFIX) if name.removeprefix(PREFIX).lower() not in known)
+def find_unknown_variables() -> dict[str, str]:
+    """Return the variables with our prefix that set nothing, each with the closest one, or an empty text."""
+    names = {name: name.removeprefix(PREFIX).lower() for name in environment(PREFIX)}
+    unknown = {
+        name: find_similar(own) for name, own in names.items() if own not in Settings.__struct_fields__
+    }
+    return {name: near and PREFIX + near.upper() for name, near in sorted(unknown.items())}
 
 
 def environment(prefix: str) -> dict[str, str]:
@@ -308,7 +393,7 @@ def _value(name: str, text: str) -> object:
         try:
             return msgspec.json.decode(text)
         except msgspec.DecodeError as error:
-            raise Misuse(f"settings: {name} takes a JSON list here: {error}") from None
+            raise Misuse(f"setting {name!r} takes a JSON list here: {error}", hint=_LISTING) from None
     if name in _LISTS:
         return tuple(one.strip() for one in text.split(",") if one.strip())
     return text
@@ -331,8 +416,9 @@ def _is_address(url: str) -> bool:
 
 
 def exposure(settings: Settings) -> Misuse:
-    """Why an agent is not served."""
+    """Return the error of a server that other machines would reach without a key."""
     return Misuse(
         f"{settings.host} is reachable by other machines and no key is set: "
-        "make one with trunkline keys create, give --key KEY, or --open to let anybody in"
+        "create one, give --key KEY, or give --open to serve anybody",
+        hint="trunkline keys create --owner OWNER",
     )

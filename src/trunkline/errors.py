@@ -36,7 +36,14 @@ def _shortened(text: str) -> str:
 
 
 class TrunklineError(Exception):
-    """Root of everything this package raises on purpose."""
+    """Root of everything this package raises on purpose.
+
+    `hint` is the next step on the command line: a command, or an option to run the same command with.
+    """
+
+    def __init__(self, *args: object, hint: str = "") -> None:
+        super().__init__(*args)
+        self.hint = hint
 
 
 class Refused(TrunklineError):
@@ -174,10 +181,10 @@ class Duplicate(StoreError):
 
 
 class StoreInUse(StoreError):
-    """Another process has this store open: the one with this `pid`, if that can be told."""
+    """Another process has this store open; `pid` is its process ID, or empty if unknown."""
 
-    def __init__(self, message: str, pid: str = "") -> None:
-        super().__init__(message)
+    def __init__(self, message: str, pid: str = "", *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
         self.pid = pid
 
 

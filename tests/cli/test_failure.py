@@ -76,7 +76,7 @@ def test_usage_is_told_the_same_way_before_any_flag_is_read(trunkline: Run, word
     code, out, _ = trunkline(*words, "-o", "json")
     error = json.loads(out)["error"]
     assert (code, error["code"]) == (2, "A2ACLI_ERR_USAGE")
-    assert error["hint"].endswith("--help")
+    assert error["hint"].startswith("trunkline help")
     code, out, err = trunkline(*words)
     assert (code, out) == (2, "")
     assert "Code: A2ACLI_ERR_USAGE" in err

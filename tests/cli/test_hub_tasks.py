@@ -12,6 +12,8 @@ import pytest
 
 from tests.cli.conftest import Run, trunkline
 from tests.cli.peers import Scripted
+from tests.cli.test_main_page import run_lines
+from tests.docs.pages import blocks
 from tests.hub.test_hub import HubProcess
 from trunkline.cli.hub_tasks import AbsenceNotices, absence_of
 from trunkline.errors import Misuse
@@ -53,6 +55,15 @@ def test_a_dispatched_task_is_shown_by_its_id_in_the_folder_of_the_hub(
     for _ in range(2):
         code, out, _ = trunkline("task", "cancel", task_id)
         assert (code, fields(out)["State"]) == (0, "canceled")
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_page_run_in_the_folder_of_a_hub(
+    hub: HubProcess, trunkline: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(hub.folder)
+    (block,) = [block for block in blocks("docs/cli.md", "sh") if "dispatch" in block]
+    run_lines(trunkline, block, hub.base)
 
 
 @pytest.mark.slow

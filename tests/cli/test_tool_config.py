@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from trunkline.cli.options import OPTIONS
+from trunkline.config import Settings
 
 
 def test_every_value_has_its_source(trunkline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,3 +55,25 @@ def test_a_wrong_file_is_an_error_like_others(trunkline: Run, tmp_path: Path) ->
 def test_nothing_of_a_call_is_kept(trunkline: Run, demo_url: str, tmp_path: Path) -> None:
     trunkline("send", demo_url, "hello")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_every_server_setting_is_shown_with_its_source_and_without_secrets(
+    trunkline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "trunkline.toml").write_text('store = "postgresql://me:planted-word@db/x"\n')
+    monkeypatch.setenv("TRUNKLINE_KEYS", "planted-key-1,planted-key-2")
+    code, out, _ = trunkline("config", "show", "--server")
+    assert code == 0 and "planted" not in out
+    lines = out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == list(Settings.__struct_fields__)
+    assert {"port: 8000 (default)", 'keys: ["***","***"] (TRUNKLINE_KEYS)'} <= set(lines)
+    assert lines[0].startswith("store: postgresql://") and lines[0].endswith("(trunkline.toml)")
+    shown = json.loads(trunkline("config", "show", "--server", "--json")[1])["settings"]
+    assert shown["port"] == {"value": 8000, "source": "default"}
+
+
+def test_the_settings_of_a_hub_come_from_its_file(trunkline: Run, tmp_path: Path) -> None:
+    (tmp_path / "hub.yaml").write_text("name: here\nsettings: {retention: 7d}\n")
+    lines = trunkline("config", "show", "--server")[1].splitlines()
+    assert "retention: 7d (hub.yaml)" in lines
+    assert "store: sqlite:///trunkline.db (default)" in lines

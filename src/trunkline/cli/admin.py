@@ -25,7 +25,7 @@ from trunkline.auth.vault import Vault, find_key
 from trunkline.cli.admin_endpoint import AdminEndpoint, read_admin_endpoint
 from trunkline.cli.console import print_json
 from trunkline.clock import Ids, now_ms
-from trunkline.config import Settings, load, seconds
+from trunkline.config import DEFAULT, Settings, SourcedValue, collect, convert, seconds
 from trunkline.errors import (
     Forbidden,
     Misuse,
@@ -77,20 +77,29 @@ RowT = TypeVar("RowT", DeliveryRecord, WaitingTask)
 
 
 def settings_for(url: str | None) -> Settings:
-    """The settings that say which store is meant; a folder in the place of a URL is the workspace of a hub.
+    """Return the settings of a store, named by its URL or by the workspace of a hub.
 
     Raises:
-        Misuse: it is in memory, or the workspace is wrong.
+        Misuse: the store is in memory, or the workspace is invalid.
     """
-    workspace = Path(url or ".")
-    # A list of agents in the folder one stands in may be any, and then the store is a setting.
-    if any([(workspace / name).is_file() for name in ((HUB, LIST) if url else (HUB,))]):
-        settings = load({"store": f"sqlite:///{workspace / STORE}", **read_hub(workspace).settings})
-    else:
-        settings = load({}, {"store": url})
+    settings = convert(collect_for(url))
     if settings.store == "memory:":
         raise Misuse("a store in memory ends with its process: name another one with --store")
     return settings
+
+
+def collect_for(url: str | None) -> dict[str, SourcedValue]:
+    """Return what is set for a server on a store, named by its URL or by the workspace of a hub.
+
+    Raises:
+        Misuse: a file or a variable is invalid.
+    """
+    workspace = Path(url or ".")
+    # An agents.yaml in the current folder may belong to any program; hub.yaml is unmistakable.
+    if any([(workspace / name).is_file() for name in ((HUB, LIST) if url else (HUB,))]):
+        own = SourcedValue(f"sqlite:///{workspace / STORE}", DEFAULT)
+        return {"store": own, **collect(read_hub(workspace).settings, author=str(workspace / HUB))}
+    return collect({}, {"store": url})
 
 
 class Operator:

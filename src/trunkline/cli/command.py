@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from trunkline.cli.configuration import ClientConfiguration, load_configuration
 from trunkline.cli.console import clear_progress, escape_controls, one_line, print_notice
-from trunkline.cli.failure import failure_of, hint_for, is_json_asked, print_failure
+from trunkline.cli.failure import complete_hint, failure_of, hint_for, is_json_asked, print_failure
 from trunkline.cli.next_command import print_next
 from trunkline.cli.parsing import Invocation
 from trunkline.cli.session import ADDRESSES, Session
@@ -95,7 +95,7 @@ def run_logged(
     except TrunklineError as error:
         failure = failure_of(error, finding_card=True)
         if failure.code == "A2ACLI_ERR_USAGE":
-            failure = replace(failure, hint=hint)
+            failure = complete_hint(replace(failure, hint=failure.hint or hint), sys.argv[1:])
         print_failure(failure, as_json=is_json_asked(invocation.flags))
         raise typer.Exit(failure.exit) from None
     if code:
@@ -163,6 +163,7 @@ def _exit_for(error: Exception, session: Session | None, invocation: Invocation)
         if session.config.flag("debug") and not isinstance(error, TrunklineError):
             logging.getLogger("trunkline.cli").error("the tool failed", exc_info=error)
     failure = replace(failure, hint=failure.hint or hint_for(failure, error, session))
+    failure = complete_hint(failure, sys.argv[1:])
     print_failure(failure, as_json=as_json, compact=bool(invocation.flags.get("stream")))
     return typer.Exit(failure.exit)
 

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from trunkline import errors as e
 from trunkline.cli.configuration import is_json_configured
@@ -50,6 +51,7 @@ _CODES: tuple[tuple[type[e.TrunklineError], str], ...] = (
     (e.Unreadable, "A2ACLI_ERR_INTERNAL"),
     (e.StoreError, "TRUNKLINE_STORE"),
 )
+_SECRET_OPTIONS = ("--key", "--set", "--api-key", "--bearer", "--announce")
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _LOGIN = {"oauth2", "openIdConnect"}
 _CREDENTIALS = {"apiKey": "A2ACLI_API_KEY to a key", "http": "A2ACLI_BEARER to a token"}
@@ -74,9 +76,15 @@ class CommandFailure(Struct, frozen=True):
 def failure_of(
     error: BaseException, *, finding_card: bool = False, has_credentials: bool = False
 ) -> CommandFailure:
-    """The failure that an exception stands for. `finding_card` says that the card was still looked for,
-    `has_credentials` that some were sent.
+    """Return the failure that an exception stands for, with the hint that the exception has.
+
+    `finding_card` says that the card was not yet found, `has_credentials` that the request had credentials.
     """
+    failure = _translate(error, finding_card=finding_card, has_credentials=has_credentials)
+    return replace(failure, hint=error.hint) if isinstance(error, e.TrunklineError) else failure
+
+
+def _translate(error: BaseException, *, finding_card: bool, has_credentials: bool) -> CommandFailure:
     text = str(error) or type(error).__name__
     if isinstance(error, e.Unauthenticated | e.Forbidden):
         code = "A2ACLI_ERR_AUTH_FAILED" if has_credentials else "A2ACLI_ERR_CREDENTIALS_MISSING"
@@ -124,10 +132,32 @@ def print_failure(failure: CommandFailure, *, as_json: bool, compact: bool = Fal
 
 
 def print_error(error: e.TrunklineError, typed: Sequence[str]) -> None:
-    """Print the error of a command that works with no agent, as those of the others are printed."""
-    failure = failure_of(error)
-    hint = shlex.join(["trunkline", *typed[:1], "--help"]) if failure.code == "A2ACLI_ERR_USAGE" else ""
-    print_failure(CommandFailure(failure.code, failure.message, hint), as_json=is_json_typed(typed))
+    """Print the error of a command that calls no agent; `typed` are its words."""
+    print_failure(complete_hint(failure_of(error), typed), as_json=is_json_typed(typed))
+
+
+def complete_hint(failure: CommandFailure, typed: Sequence[str]) -> CommandFailure:
+    """Return the failure with a command as its hint, made of the words that were typed."""
+    hint = failure.hint
+    if hint.startswith("--"):
+        hint = _retyped(typed, hint)
+    elif not hint and failure.code == "A2ACLI_ERR_USAGE":
+        hint = shlex.join(["trunkline", "help", *typed[:1]])
+    return replace(failure, hint=hint)
+
+
+def _retyped(typed: Sequence[str], option: str) -> str:
+    """Return the command line with one option set, or only its first word where it may hold a secret."""
+    if any([word.startswith(_SECRET_OPTIONS) for word in typed]):
+        return f"trunkline {typed[0]} … {option}"
+    name = option.partition(" ")[0]
+    words: list[str] = []
+    for word in typed:
+        if words and words[-1] == name:
+            words.pop()
+        elif not word.startswith(f"{name}="):
+            words.append(word)
+    return f"{shlex.join(['trunkline', *words])} {option}"
 
 
 def is_json_asked(flags: Mapping[str, Any]) -> bool:
@@ -153,9 +183,9 @@ if TYPE_CHECKING:
 
 
 def hint_for(failure: CommandFailure, error: Exception, session: Session | None) -> str:
-    """The next step after a failure, as a command where there is one; empty if none is useful."""
+    """Return the next step after a failure, as a command where there is one; empty if none is useful."""
     if session is None or failure.code == "A2ACLI_ERR_USAGE":
-        return "trunkline help"
+        return ""
     match failure.code:
         case "A2ACLI_ERR_CREDENTIALS_MISSING" | "A2ACLI_ERR_AUTH_FAILED":
             return _credentials_hint(session)

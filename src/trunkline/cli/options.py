@@ -47,6 +47,7 @@ _TABLE = (
     ),
     Option("output", "The format.", kind="choice", short="-o", default="text", choices=("text", "json")),
     Option("json", "The same as -o json.", kind="flag", lasting=False),
+    Option("server", "Show the settings of a server in this folder.", kind="flag", lasting=False),
     Option("stream", "Follow live; with -o json one object per line.", kind="flag", lasting=False),
     Option("verbose", "Show all that was sent and received.", kind="flag"),
     Option("debug", "Show on standard error how it is done, and the wire without secrets.", kind="flag"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -15,6 +16,7 @@ from msgspec import Struct
 from typer.core import TyperCommand, TyperGroup
 
 from trunkline.cli.options import OPTIONS, Option
+from trunkline.config import find_similar
 from trunkline.errors import Misuse
 
 if TYPE_CHECKING:
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
     WorkT = TypeVar("WorkT", bound=Work)
 
 _NUMBER = re.compile("[0-9]{1,9}")
+_UNKNOWN_OPTION = re.compile(r"No such option: --([a-z0-9-]+)(.*)")
+# Commands that take settings as `--set name=value`.
+_WITH_SETTINGS = ("serve", "hub", "flow")
+_MEANT_COMMAND = re.compile(r"No such command .* Did you mean '([a-z-]+)'")
 PARTS = ("text", "file", "data", "media_type")
 # How Typer gives an option that was not typed.
 _UNSAID: tuple[object, ...] = (None, [], ())
@@ -307,6 +313,15 @@ def _usage_error(error: typer.TyperException, typed: list[str], path: str) -> Ex
         return error
     from trunkline.cli.failure import CommandFailure, is_json_typed, print_failure
 
-    failure = CommandFailure("A2ACLI_ERR_USAGE", error.format_message(), hint=f"{path} --help")
+    message = error.format_message()
+    unknown = _UNKNOWN_OPTION.match(message)
+    words = path.removeprefix("trunkline").split()
+    if unknown and not unknown[2] and words[0] in _WITH_SETTINGS:
+        near = find_similar(unknown[1].replace("-", "_"))
+        message += f"; did you mean --set {near}=…?" if near else ""
+    hint = shlex.join(["trunkline", "help", *words])
+    if (meant := _MEANT_COMMAND.search(message)) is not None:
+        hint = shlex.join(["trunkline", *words, meant[1], *typed[1:]])
+    failure = CommandFailure("A2ACLI_ERR_USAGE", message, hint)
     print_failure(failure, as_json=is_json_typed(typed))
     return typer.Exit(failure.exit)

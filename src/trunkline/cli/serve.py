@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import importlib
 import logging
@@ -14,6 +15,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Annotated, TypedDict, Unpack
@@ -28,7 +30,7 @@ from trunkline.cli.admin_endpoint import own_name, remove_admin_endpoint, write_
 from trunkline.cli.console import escape_controls, print_notice
 from trunkline.cli.failure import print_error
 from trunkline.cli.parsing import Commands, Several
-from trunkline.config import Settings, assignment, exposure, strangers
+from trunkline.config import Settings, assignment, exposure, find_unknown_variables
 from trunkline.errors import Misuse, StoreError, TrunklineError
 from trunkline.host import Host
 from trunkline.http.host_check import is_loopback
@@ -89,46 +91,62 @@ class WorkerOrder(Struct, frozen=True):
 
 
 def find(target: str) -> Agent:
-    """The agent named by module:attribute.
+    """Return the agent named by module:attribute.
 
     Raises:
-        Misuse: there is none; the message says what was looked for.
+        Misuse: the module or the agent does not exist; the message names the closest one.
     """
     module_name, colon, attribute = target.partition(":")
     if not colon or not module_name or module_name.startswith(".") or not attribute:
         raise Misuse(f"{target!r} should be module:agent, for example scribe:agent")
     if module_name.endswith(".py"):
-        meant = ".".join(Path(module_name).with_suffix("").parts)
-        raise Misuse(f"{target!r} names a file; did you mean {meant}:{attribute}?")
+        meant = f"{'.'.join(Path(module_name).with_suffix('').parts)}:{attribute}"
+        raise Misuse(f"{target!r} names a file; did you mean {meant}?", hint=f"trunkline serve {meant}")
     sys.path.insert(0, str(Path.cwd()))
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         # A module that is there but imports one that is not has a traceback of its own to show.
         if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
-            raise Misuse(f"there is no module {module_name!r} here or among the installed ones") from None
+            raise _missing_module(module_name, attribute) from None
         raise _broken(module_name, error) from error
     except Exception as error:  # noqa: BLE001 - told with the frames of the module
         raise _broken(module_name, error) from error
     found = getattr(module, attribute, None)
     if not isinstance(found, Agent):
         agents = [name for name, each in vars(module).items() if isinstance(each, Agent)]
-        meant = f"; did you mean {module_name}:{agents[0]}?" if agents else ""
-        raise Misuse(f"{module_name} has no Agent named {attribute!r}{meant}")
+        raise _with_suggestion(
+            f"{module_name} has no Agent named {attribute!r}", f"{module_name}:{agents[0]}" if agents else ""
+        )
     if not found.skills:
         raise Misuse(f"{target} has no skill; decorate a function with @{attribute}.skill")
     return found
 
 
+def _missing_module(name: str, attribute: str) -> Misuse:
+    """Return the error of a module that does not exist; it names the closest one of this folder."""
+    near = get_close_matches(name, [path.stem for path in Path().glob("*.py")], 1)
+    text = f"there is no module {name!r} here or among the installed ones"
+    return _with_suggestion(text, f"{near[0]}:{attribute}" if near else "")
+
+
+def _with_suggestion(text: str, target: str) -> Misuse:
+    if not target:
+        return Misuse(text)
+    return Misuse(f"{text}; did you mean {target}?", hint=f"trunkline serve {target}")
+
+
 def _broken(module_name: str, error: Exception) -> Misuse:
-    """The error of a module that does not import, once its own frames are on standard error."""
-    # Those of the import itself, and ours, say nothing to its author.
+    """Print the module's own frames of an error at import, and return the error to raise."""
+    # The frames of the import itself and of this package do not help the author of the module.
     inner = (str(Path(__file__).parents[1]), str(Path(importlib.__file__).parent), "<frozen importlib")
     frames = [one for one in traceback.extract_tb(error.__traceback__) if not one.filename.startswith(inner)]
     lines = [*traceback.format_list(frames), *traceback.format_exception_only(error)]
     print(escape_controls("".join(lines)), end="", file=sys.stderr)
     where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    return Misuse(f"{module_name} does not import{where}: {type(error).__name__}: {error}")
+    missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    hint = f"pip install {missing}" if missing else f"python -m {module_name}"
+    return Misuse(f"{module_name} does not import{where}: {type(error).__name__}: {error}", hint=hint)
 
 
 @commands.local("serve")
@@ -221,7 +239,8 @@ def serve_alone(host: Host, *, has_keys: bool = False, then: Callable[[], None] 
         sockets = bind(settings.host, settings.port)
     except OSError as error:
         place, why = f"{settings.host}:{settings.port}", error.strerror or error
-        raise Misuse(f"cannot listen on {place}: {why}; choose another --host or --port") from None
+        fix = "--port 0" if error.errno == errno.EADDRINUSE else "--host 127.0.0.1"
+        raise Misuse(f"cannot listen on {place}: {why}; choose another --host or --port", hint=fix) from None
 
     def started(port: int) -> None:
         write_admin_endpoint(settings, port, token)
@@ -255,7 +274,7 @@ def serve_host(
     started: Callable[[int], None],
     lifeline: socket.socket | None = None,
 ) -> None:
-    """Serve in this process until a signal, or until the other end of the lifeline is gone."""
+    """Serve in this process until a signal, or until the other end of the lifeline is closed."""
     chosen = host.settings
     host.exposed = _is_exposed(chosen)
     set_up_logs(chosen.log_level, chosen.log_format)
@@ -272,6 +291,8 @@ def serve_host(
     server.run(sockets)
     # All of it goes with the process.
     gc.freeze()
+    if isinstance(server.failure, TrunklineError):
+        print_error(server.failure, sys.argv[1:])
     if not server.started:
         raise SystemExit(FAILED)
 
@@ -340,8 +361,8 @@ def log_addresses(settings: Settings, agents: Sequence[str], port: int, *, guard
         log.info(
             "card.url_unset advertised=%a fix=%s", "the address that a caller connects to", "--public-url"
         )
-    for name in strangers():
-        log.warning("setting.unknown variable=%s", name)
+    for name, near in find_unknown_variables().items():
+        log.warning("setting.unknown variable=%s did_you_mean=%s", name, near or "-")
     if settings.dev:
         log.warning("dev.on effect=%a", "callers see exception texts, and webhooks may call this machine")
 

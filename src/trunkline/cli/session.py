@@ -276,7 +276,7 @@ class AgentTarget(Struct, frozen=True):
 def split_target(
     arguments: tuple[str, ...], flags: Mapping[str, Any], config: ClientConfiguration
 ) -> tuple[str, tuple[str, ...]]:
-    """The agent and the other arguments. Without -a, a first argument that is a URL is the agent.
+    """Return the agent and the other arguments. Without -a, a first argument that is a URL is the agent.
 
     Only what was typed decides which argument is which, never what is configured.
 
@@ -290,10 +290,11 @@ def split_target(
     agent = config.text("agent-card")
     if not agent and len(arguments) > 1:
         raise Misuse(
-            f"{arguments[0]!r} is no whole URL: begin it with http:// or https://, or give -a {arguments[0]}"
+            f"{arguments[0]!r} is no whole URL: begin it with http:// or https://, or give -a {arguments[0]}",
+            hint=command_line("card get", target={"-a": arguments[0]}),
         )
     if not agent:
-        raise Misuse(MISSING)
+        raise Misuse(MISSING, hint="--agent-card URL")
     return agent, arguments
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 import typer
+from msgspec.structs import replace
 from typer.completion import get_completion_inspect_parameters, shell_complete
 
 from trunkline.cli.configuration import DEFAULT, ConfiguredValue, load_configuration
@@ -14,7 +15,7 @@ from trunkline.cli.failure import CommandFailure, print_failure
 from trunkline.cli.oauth import TokenFile
 from trunkline.cli.options import CALLING, COMPLETING, OPTIONS
 from trunkline.cli.parsing import Commands, Invocation, Several
-from trunkline.config import Secret
+from trunkline.config import Secret, SourcedValue, explain
 from trunkline.errors import Misuse
 
 SHELLS = ("bash", "zsh", "fish")
@@ -58,9 +59,14 @@ def usage(
     print(found.get_help())
 
 
-@settings.parsed("show", *CALLING, "context-id", "task-id", "wait", "async", "poll-interval", arguments="")
+@settings.parsed(
+    "show", "server", *CALLING, "context-id", "task-id", "wait", "async", "poll-interval", arguments=""
+)
 def show(invocation: Invocation) -> None:
-    """Show every option that applies, with where it comes from. Changes nothing."""
+    """Print every option of client commands, or every setting of a server, with its source."""
+    if invocation.flags.pop("server", False):
+        _show_server(as_json=load_configuration(invocation.flags).as_json)
+        return
     config = load_configuration(invocation.flags)
     tokens = TokenFile()
     logins = tokens.origins()
@@ -77,9 +83,25 @@ def show(invocation: Invocation) -> None:
         print_field("login", f"{origin} ({tokens.path})")
 
 
-def _text(one: ConfiguredValue) -> str:
+def _show_server(*, as_json: bool) -> None:
+    # Loaded only here: it needs the modules of a server.
+    from trunkline.cli.admin import collect_for
+    from trunkline.store.url import shown
+
+    found = explain(collect_for(None))
+    # The URL of a store may hold a password.
+    found["store"] = replace(found["store"], value=shown(str(found["store"].value)))
+    if as_json:
+        plain = {name: {"value": _plain(one.value), "source": one.source} for name, one in found.items()}
+        print_json({"settings": plain})
+        return
+    for name, one in found.items():
+        print_field(name, f"{_text(one)} ({one.source})")
+
+
+def _text(one: ConfiguredValue | SourcedValue) -> str:
     value = _plain(one.value)
-    if value in (None, "", ()):
+    if value in (None, "", []):
         return "not set" if one.source == DEFAULT else "empty"
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -87,4 +109,6 @@ def _text(one: ConfiguredValue) -> str:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(each) for each in cast("tuple[Any, ...]", value)]
     return str(value) if isinstance(value, Secret) else value

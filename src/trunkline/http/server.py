@@ -111,6 +111,8 @@ class HttpServer:
         lifeline: socket.socket | None = None,
     ) -> None:
         self.started = False
+        # Why the application could not start or broke off.
+        self.failure: Exception | None = None
         self._application = application
         self._tell_started = started
         self._lifeline = lifeline
@@ -151,7 +153,8 @@ class HttpServer:
             try:
                 async with self._application.lifespan():
                     await self._serve(sockets)
-            except Exception as error:  # noqa: BLE001 - said in the log; what is wrong is the application
+            except Exception as error:  # noqa: BLE001 - logged, and reported to the caller of `run`
+                self.failure = error
                 log.error("app.failed error=%s", error)
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:

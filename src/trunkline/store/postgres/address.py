@@ -103,7 +103,8 @@ class DatabaseAddress:
                 | settings,
             )
         except (*DATABASE_ERRORS, ValueError, OverflowError) as error:
-            raise StoreError(f"{self.name} cannot be reached: {self.told(error)}") from None
+            hint = f"pg_isready --dbname {self.name}"
+            raise StoreError(f"{self.name} cannot be reached: {self.told(error)}", hint=hint) from None
 
     def told(self, error: BaseException) -> str:
         """An error in words, without the password."""

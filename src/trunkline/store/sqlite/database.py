@@ -32,6 +32,8 @@ _OLDEST_SQLITE = (3, 35, 0)
 _BUSY_SECONDS = 5.0
 _READERS = 2
 _KEPT_STATEMENTS = 256
+# What to run a command with where the file of the store cannot be used.
+_ANOTHER = "--store sqlite:///other.db"
 _SQL = statements("sqlite")
 # "TRNK" in the file's header, so that we never write into somebody else's database.
 APPLICATION_ID = 0x54524E4B
@@ -68,7 +70,11 @@ class SqliteDatabase(Database):
             raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old; 3.35 or newer is needed")
         if self._read_only:
             self._find_file()
-            await self._readers.read(partial(verify, name=self.name))
+            try:
+                await self._readers.read(partial(verify, name=self.name))
+            except StoreError as error:
+                error.hint = _ANOTHER
+                raise
             return
         try:
             if self._path:
@@ -82,7 +88,7 @@ class SqliteDatabase(Database):
             self._lock.release()
             if isinstance(error, StoreError):
                 raise
-            raise StoreError(f"{self.name} cannot be opened: {error}") from error
+            raise StoreError(f"{self.name} cannot be opened: {error}", hint=_ANOTHER) from error
         self.group_commit.start()
         await self._writer.change(_forget_processes)
 
@@ -98,12 +104,14 @@ class SqliteDatabase(Database):
 
     def _find_file(self) -> None:
         if not os.path.isfile(self._path):
-            raise StoreError(f"{self.name} cannot be opened: there is no such file")
+            raise StoreError(f"{self.name} cannot be opened: there is no such file", hint="--store DIR")
 
     def _claim_file(self) -> None:
         folder = os.path.dirname(self._path)
         if not os.path.isdir(folder):
-            raise StoreError(f"{self._path} cannot be opened: there is no folder {folder}")
+            raise StoreError(
+                f"{self._path} cannot be opened: there is no folder {folder}", hint=f"mkdir {folder}"
+            )
         self._lock.acquire()
         # Logs hold what people said; SQLite gives the WAL the same mode.
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -286,6 +294,7 @@ class FileLock:
                 f"{self._database} is open in {who}; one process per SQLite file: "
                 "stop it or choose another --store",
                 pid,
+                hint=_ANOTHER,
             ) from None
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
