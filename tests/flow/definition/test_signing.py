@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from tests.flow import vectors
 from tests.flow.definition.sample import line
-from trunkline.errors import FlowRefused, Misuse
+from trunkline.errors import FlowInvalid, FlowRefused, Misuse
 from trunkline.flow.definition.read import read_definition
 from trunkline.flow.definition.signing import (
     SignaturePolicy,
@@ -90,13 +90,36 @@ def test_a_definition_without_a_signature() -> None:
         (with_header(alg="EdDSA"), "no compact JWS"),
         (with_header(alg="EdDSA", kid="ours", typ="JWT"), "no compact JWS"),
         ({**line(), "signature": []}, "no compact JWS"),
-        ({**SIGNED, "state_schema": {"a": "\ud800"}}, "no JSON"),
+        ({**SIGNED, "state_schema": {"a": "\ud800"}}, "no canonical JSON"),
     ],
 )
 def test_signatures_that_do_not_count(document: dict[str, Any], reason: str) -> None:
     for policy in (POLICY, SignaturePolicy("optional", POLICY.keys)):
         with pytest.raises(FlowRefused, match=reason):
             policy.check(document)
+
+
+def with_default(number: float) -> dict[str, Any]:
+    """A definition whose state begins with a number."""
+    return {**line(), "state_schema": {"type": "object", "properties": {"a": {"default": number}}}}
+
+
+@pytest.mark.parametrize(("signed", "changed"), [(2**53, 2**53 + 1), (0, -0.0)])
+def test_signed_number_cannot_be_replaced_by_one_with_the_same_text(signed: float, changed: float) -> None:
+    sealed = sign(with_default(signed), KEY, "ours")
+    assert POLICY.check(sealed).verified
+    with pytest.raises(FlowRefused, match="write"):
+        POLICY.check({**sealed, "state_schema": with_default(changed)["state_schema"]})
+
+
+@pytest.mark.parametrize("number", [2**53 + 1, -(10**18), 1e20])
+def test_number_beyond_2_53_is_neither_signed_nor_valid(number: float) -> None:
+    with pytest.raises(FlowRefused, match="beyond 2\\^53"):
+        sign(with_default(number), KEY, "ours")
+    with pytest.raises(
+        FlowInvalid, match="beyond 2\\^53, where integers are not exact; write it as a string"
+    ):
+        read_definition(with_default(number))
 
 
 def test_headers_without_a_type_and_blocks_without_a_key_count() -> None:

@@ -17,14 +17,16 @@ import msgspec
 DEPTH_LIMIT = 200
 _INDEX = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _LARGEST_INDEX = 2**32 - 2
-_EXACT = 2**53
+# Beyond this, several integers are one double. From the second on, ECMAScript writes an exponent.
+_EXACT, _WITH_EXPONENT = 2**53, 1e21
 
 
 def canonical(value: object) -> bytes:
-    """The canonical text of a JSON value, in UTF-8.
+    """Return the canonical text of a JSON value, in UTF-8.
 
     Raises:
-        ValueError: something in it has no JSON text, such as a lone surrogate, or it is nested too deep.
+        ValueError: the value has no JSON text, such as a lone surrogate, it is nested too deep, or it has a
+            number that another number shares its text with.
     """
     pieces: list[str] = []
     _write(value, pieces, 0)
@@ -91,17 +93,23 @@ def _string(text: object) -> str:
 
 
 def _number(value: float) -> str:
-    """The number as ECMAScript writes it: the shortest digits that read back as the same double."""
+    """Return the number as ECMAScript writes it: the shortest digits that read back as the same double.
+
+    Raises:
+        ValueError: the text would read back as another number, so that a signature would cover both.
+    """
     if isinstance(value, int) and abs(value) <= _EXACT:
         return str(value)
-    try:
-        double = float(value)
-    except OverflowError:
-        raise ValueError("a number is beyond what a double holds") from None
-    if not math.isfinite(double):
+    if isinstance(value, int) or _EXACT < abs(value) < _WITH_EXPONENT:
+        raise ValueError(
+            f"{_quoted(value)} is beyond 2^53, where integers are not exact; write it as a string"
+        )
+    if not math.isfinite(value):
         raise ValueError("a number is not finite")
-    sign = "-" if double < 0 else ""
-    mantissa, _, exponent = f"{abs(double)!r}".partition("e")
+    if not value and math.copysign(1, value) < 0:
+        raise ValueError("-0.0 is read back as 0; write 0")
+    sign = "-" if value < 0 else ""
+    mantissa, _, exponent = f"{abs(value)!r}".partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits = (whole + fraction).strip("0") or "0"
     if digits == "0":
@@ -109,6 +117,12 @@ def _number(value: float) -> str:
     # Where the point stands, counted from the first of the digits that matter.
     point = len(whole) + int(exponent or 0) - (len(whole + fraction) - len((whole + fraction).lstrip("0")))
     return sign + _placed(digits, point)
+
+
+def _quoted(value: float) -> str:
+    # str() refuses integers of more than 4,300 digits.
+    is_short = isinstance(value, float) or value.bit_length() <= 128
+    return f"the number {value}" if is_short else "an integer"
 
 
 def _placed(digits: str, point: int) -> str:

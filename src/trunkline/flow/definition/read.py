@@ -85,7 +85,7 @@ def _text(document: object) -> tuple[bytes, list[Diagnostic]]:
     try:
         return canonical(document), []
     except ValueError as error:
-        return b"", [broken((), "json", "text", f"this is no JSON: {error}")]
+        return b"", [broken((), "json", "text", f"the document has no canonical JSON text: {error}")]
 
 
 def _schema_and_profile(document: object) -> list[Diagnostic]:

@@ -77,7 +77,7 @@ class SignaturePolicy(Struct, frozen=True):
         except InvalidSignature:
             raise _refused("its signature is wrong") from None
         except ValueError as error:
-            raise _refused(f"it is no JSON: {error}") from None
+            raise _refused(f"it has no canonical JSON text: {error}") from None
         if claimed != meant:
             raise _refused("its signature is of another document")
 
@@ -107,7 +107,7 @@ def sign(document: dict[str, Any], key: Ed25519PrivateKey, key_id: str) -> dict[
     try:
         signed = f"{_encoded(msgspec.json.encode(head))}.{_encoded(canonical(plain))}"
     except ValueError as error:
-        raise _refused(f"it is no JSON: {error}") from None
+        raise _refused(f"it has no canonical JSON text: {error}") from None
     value = f"{signed}.{_encoded(key.sign(signed.encode()))}"
     block = {"alg": ALGORITHM, "value": value, "keyId": key_id}
     return {**plain, "document": {**plain["document"], "signature": block}}
