@@ -101,7 +101,9 @@ def test_no_card_anywhere_lists_what_was_asked() -> None:
         (Page(200, b"x" * (LIMIT + 1)), Unreachable, "over 1048576 bytes"),
         (Page(302, b"", {"location": NEW}), Unreachable, "more than 3 times"),
         (Page(302, b"", {"location": "https://[x/"}), Unreachable, "redirects to no URL"),
-        (Page(302, b"", {"location": "http://agent.example/card"}), Unreachable, "from https to http"),
+        (Page(302, b"", {"location": "http://agent.example/card"}), Unreachable, "redirects to http://agent.example:80,"),
+        (Page(302, b"", {"location": "https://agent.example:8443/c"}), Unreachable, "redirects to https://agent.example:8443,"),
+        (Page(302, b"", {"location": "https://cards.example/c"}), Unreachable, "https://cards.example:443, which is another origin"),
     ],
 )  # fmt: skip
 def test_where_it_stops_at_once(page: Page, error: type[TrunklineError], words: str) -> None:
@@ -116,19 +118,19 @@ def test_where_it_stops_at_once(page: Page, error: type[TrunklineError], words: 
     run(work)
 
 
-def test_redirects_are_followed_without_credentials_to_others() -> None:
+def test_redirects_within_the_origin_are_followed_with_credentials() -> None:
     async def work() -> None:
         web = Web(
             {
                 NEW: Page(301, b"", {"location": "/card"}),
-                f"{HOST}/card": Page(308, b"", {"location": "https://cards.example/c"}),
-                "https://cards.example/c": FOUND,
+                f"{HOST}/card": Page(308, b"", {"location": "https://agent.example:443/c"}),
+                f"{HOST}/c": FOUND,
             }
         )
         discovery = Discovery(HOST, Guarded(web, Bearer("s3cret"), HOST))
         await discovery.card()
-        assert web.urls == [NEW, f"{HOST}/card", "https://cards.example/c"]
-        assert ["authorization" in one.headers for one in web.asked] == [True, True, False]
+        assert web.urls == [NEW, f"{HOST}/card", f"{HOST}/c"]
+        assert all("authorization" in one.headers for one in web.asked)
         assert discovery.explanation[0] == f"{NEW}: HTTP 301, on to {HOST}/card"
 
     run(work)
@@ -147,7 +149,7 @@ def test_a_redirect_into_the_network_is_refused(location: str) -> None:
 
         async with site(redirect) as there, site(card) as good:
             caller = SocketHttpClient(Egress(hosts=["agent.example"], resolver=names()))
-            with pytest.raises(Unreachable, match="not public") as error:
+            with pytest.raises(Unreachable, match="another origin") as error:
                 await Discovery(there.url(host="agent.example"), caller).card()
             assert error.value.reason == "refused"
             assert (await Discovery(good.url(host="agent.example"), caller).card()).name == "scribe"

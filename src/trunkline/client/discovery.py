@@ -239,8 +239,13 @@ class Discovery:
             finally:
                 await reply.close()
             following = join(url, location)
-            if (target(url).scheme, target(following).scheme) == ("https", "http"):
-                raise Unreachable(f"{shown(url)}: redirects from https to http", reason="refused")
+            # Invariant: a card comes from the configured origin, so that its host opens no other port.
+            if target(following).origin != target(url).origin:
+                raise Unreachable(
+                    f"{shown(url)} redirects to {target(following).origin}, which is another origin; "
+                    "configure the URL that it redirects to if the agent is there",
+                    reason="refused",
+                )
             self._tell(url, f"HTTP {reply.status}, on to {shown(following)}")
             url = following
         raise Unreachable(f"{shown(url)}: redirects more than {HOPS} times", reason="refused")
