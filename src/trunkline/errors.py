@@ -149,16 +149,27 @@ class PeerError(Refused):
 class StoreError(TrunklineError):
     """The store failed; nothing that was not acknowledged may be relied on.
 
-    With a `damaged_task` it is the log of that task that cannot be read back; all others can.
+    With a `damaged_task` it is the log of that task that cannot be read back; all others can. With `damage`
+    one document cannot be decoded, for this reason.
     """
 
     damaged_task = ""
+    damage = ""
 
     @classmethod
     def damaged(cls, task_id: str, reason: object) -> StoreError:
         """The error of a task whose log cannot be read back."""
         error = StoreError(f"task {task_id} cannot be read: {reason}")
         error.damaged_task = task_id
+        return error
+
+    @classmethod
+    def damaged_doc(cls, kind: str, doc_id: str, reason: str) -> StoreError:
+        """Return the error of a document that cannot be decoded."""
+        error = StoreError(
+            f"document {doc_id!r} of kind {kind} is damaged: {reason}; see trunkline store repair --help"
+        )
+        error.damage = reason or "it cannot be decoded"
         return error
 
 

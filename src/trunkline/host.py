@@ -53,6 +53,8 @@ from trunkline.server.cors import Cors
 from trunkline.server.router import AGENTS, FleetSites, Render, Router
 from trunkline.server.site import Site
 from trunkline.server.streams import Streams
+from trunkline.store.documents import Kinds
+from trunkline.store.mirror import Mirror
 from trunkline.store.url import shown, store_from_url
 from trunkline.telemetry import traces
 from trunkline.telemetry.counters import Counters, TaskObserver
@@ -67,6 +69,11 @@ _serving: WeakValueDictionary[str, Host] = WeakValueDictionary()
 
 class HostedFleet(FleetSites, Protocol):
     """What a hub has its host do: answer at the origin for all agents of a catalogue, and carry them."""
+
+    @property
+    def mirrors(self) -> Sequence[Mirror[Any]]:
+        """The copies of documents that are loaded after a repair."""
+        ...
 
     @property
     def executor(self) -> Executor:
@@ -157,6 +164,7 @@ class Host:
         self.sessions = BrowserSessions(self.store.docs, keyring, partial(find_key, settings), now_ms)
         self.identity.sessions = self.sessions
         self.admin = Admin(self.store, self.key_store, self._signer, self.runner.tasks)
+        self.admin.kinds, self.admin.mirrors = _document_kinds, self._mirrors
         cors = Cors(settings.cors_origins) if settings.cors_origins else None
         admission = self._admission(cors)
         self.sites = SiteFactory(self.runner, admission, pushes=self.notifier is not None)
@@ -202,6 +210,15 @@ class Host:
 
     def _signer(self) -> Signer | None:
         return None if self.notifier is None else self.notifier.signer
+
+    def _mirrors(self) -> list[Mirror[Any]]:
+        own: list[Mirror[Any]] = [self.key_store.mirror, self.sessions.mirror]
+        signer = self._signer()
+        return [
+            *own,
+            *([] if signer is None else [signer.mirror]),
+            *([] if self._fleet is None else self._fleet.mirrors),
+        ]
 
     def _jwks(self) -> bytes:
         signer = self._signer()
@@ -414,6 +431,13 @@ class Host:
         self.drain()
         if self._ending is not None:
             await self._ending
+
+
+def _document_kinds() -> Kinds:
+    # A start does not need every kind.
+    from trunkline.gateway.documents import DOCUMENT_KINDS
+
+    return DOCUMENT_KINDS
 
 
 class Application:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conformance.store.given import AT, A, Author, B, delta, status, submitted, task
 from tests.store.conftest import AT as NOW
-from trunkline.errors import Misuse, StoreError
+from trunkline.errors import Misuse
 from trunkline.log import events as ev
 from trunkline.log.fold import fold
 from trunkline.store import backup
@@ -78,7 +78,7 @@ def test_a_round_trip_gives_the_same_bytes(run, store, other):
 
 
 def test_documents_go_with_the_logs_as_far_as_they_may_leave(run, store, other):
-    def shown(tenant, body):
+    def shown(tenant, doc_id, body):
         return tenant, body.replace(b"secret", b"")
 
     async def case():
@@ -179,7 +179,7 @@ FIRST = b'{"tenant":"a","task":"t1","seq":1,"at":5,"event":{"kind":"submitted","
 NEXT = b'{"tenant":"a","task":"t1","seq":2,"at":5,"event":{"kind":"replied","message":{"messageId":"m"}}}\n'
 
 
-def memo(tenant, body):
+def memo(tenant, doc_id, body):
     """A document that is an object."""
     msgspec.json.decode(body, type=dict)
     return tenant, body
@@ -234,14 +234,19 @@ def test_a_damaged_line_is_named_and_nothing_of_its_task_is_written(run, other, 
     assert run(case())[0] == []
 
 
-def test_a_damaged_document_of_the_store_is_named(run, store):
+def test_damaged_document_is_left_out_and_named(run, store, other):
     async def case():
-        await store.docs.put(A, "memo", "one", b"5", 0)
-        with pytest.raises(StoreError, match="the document 'one' of kind memo is damaged"):
-            async for _ in export(store, "1", None, {"memo": memo}):
-                pass
+        for name, body in (("one", b"5"), ("two", b"{}")):
+            await store.docs.put(A, "memo", name, body, 0)
+        left_out = []
+        lines = [one async for one in export(store, "1", None, {"memo": memo}, left_out=left_out.append)]
+        return left_out, await restore(other, lines_of(b"".join(lines)), {"memo": memo})
 
-    run(case())
+    left_out, done = run(case())
+    assert left_out == [
+        "document 'one' of kind memo is damaged: Expected `object`, got `int`; see trunkline store repair --help"
+    ]
+    assert done == Restored(documents=1)
 
 
 def test_an_export_of_nothing(run, store, other):

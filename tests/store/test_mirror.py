@@ -7,20 +7,23 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from trunkline.errors import Conflict, InvalidParams, StoreError
+from trunkline.errors import Conflict, InvalidParams, Misuse, StoreError
 from trunkline.store import mirror as module
-from trunkline.store.mirror import Mirror
-from trunkline.store.records import Doc
+from trunkline.store.documents import DocumentKind
+from trunkline.store.mirror import Mirror, SetAside
 from trunkline.store.sqlite.store import SqliteStore
 
 KIND = "agent"
 TOLD = list[tuple[str, str, str | None]]
 
 
-def decode(doc: Doc) -> str:
-    if doc.body == b"damaged":
-        raise StoreError(f"{doc.id} cannot be read")
-    return doc.body.decode()
+def decode(_: str, body: bytes) -> str:
+    if body == b"damaged":
+        raise ValueError("torn")
+    return body.decode()
+
+
+AGENTS: DocumentKind[str] = DocumentKind(KIND, decode)
 
 
 class Reader:
@@ -28,7 +31,7 @@ class Reader:
 
     def __init__(self, store: SqliteStore) -> None:
         self.told: TOLD = []
-        self.mirror = Mirror(store.docs, KIND, decode, lambda *change: self.told.append(change))
+        self.mirror = Mirror(store.docs, AGENTS, lambda *change: self.told.append(change))
 
     @property
     def values(self) -> dict[str, str]:
@@ -123,42 +126,66 @@ def test_a_reading_under_way_does_not_undo_a_write() -> None:
     with_store(work)
 
 
-def test_a_damaged_document_keeps_no_other_out_and_is_named_each_time() -> None:
+def test_damaged_document_is_set_aside_and_keeps_no_other_out(caplog: pytest.LogCaptureFixture) -> None:
     async def work(store: SqliteStore, reader: Reader) -> None:
         for name, body in (("a", b"1"), ("b", b"damaged"), ("c", b"3")):
             await store.docs.put("t", KIND, name, body, 0)
         for _ in range(2):
-            with pytest.raises(StoreError, match="b cannot be read"):
-                await reader.mirror.refresh()
+            await reader.mirror.refresh()
         assert reader.values == {"a": "1", "c": "3"}
-        await store.docs.put("t", KIND, "b", b"2", 1)
-        await reader.mirror.refresh()
-        assert reader.values == {"a": "1", "b": "2", "c": "3"}
+        assert reader.mirror.damaged == {("t", "b"): SetAside(1, 7, "torn")}
+        assert (reader.mirror.rev("t", "b"), reader.mirror.rev("t", "none")) == (1, 0)
+        # The next write replaces it.
+        await reader.mirror.put("t", "b", b"2", expected_rev=reader.mirror.rev("t", "b"))
+        assert (reader.values, reader.mirror.damaged) == ({"a": "1", "b": "2", "c": "3"}, {})
+
+    with_store(work)
+    assert caplog.text.count("document.damaged kind=agent id='b' tenant='t' error=") == 1
+
+
+def test_document_that_becomes_damaged_counts_as_gone_and_is_reported() -> None:
+    async def work(store: SqliteStore, _: Reader) -> None:
+        told: list[tuple[str, ...]] = []
+        mirror = Mirror(
+            store.docs,
+            AGENTS,
+            lambda tenant, doc_id, value: told.append((tenant, doc_id, value or "gone")),
+            set_aside=lambda tenant, doc_id, reason: told.append((tenant, doc_id, "aside", reason)),
+        )
+        await mirror.put("a", "x", b"1", expected_rev=0)
+        await store.docs.put("a", KIND, "x", b"damaged", 1)
+        await mirror.refresh()
+        await store.docs.delete("a", KIND, "x")
+        await mirror.refresh()
+        assert told == [("a", "x", "1"), ("a", "x", "gone"), ("a", "x", "aside", "torn"), ("a", "x", "gone")]
+        assert (mirror.documents, mirror.damaged) == ({}, {})
 
     with_store(work)
 
 
-def test_what_is_gone_is_given_up_whatever_is_wrong_with_others() -> None:
-    async def work(store: SqliteStore, reader: Reader) -> None:
-        for tenant, doc_id, body in (("a", "x", b"1"), ("a", "y", b"damaged"), ("b", "z", b"2")):
-            await store.docs.put(tenant, KIND, doc_id, body, 0)
-        with pytest.raises(StoreError, match="y cannot be read"):
-            await reader.mirror.refresh()
-        for doc_id in ("x", "y"):
-            await store.docs.delete("a", KIND, doc_id)
-        await store.docs.put("b", KIND, "w", b"damaged", 0)
-        await reader.mirror.catch_up()
-        assert (reader.values, reader.told[-1]) == ({"z": "2"}, ("a", "x", None))
-        with pytest.raises(StoreError, match="w cannot be read"):
-            await reader.mirror.refresh()
-        assert reader.values == {"z": "2"}
+def test_refused_document_keeps_no_other_out_and_is_named_each_time() -> None:
+    async def work(store: SqliteStore, _: Reader) -> None:
+        def refuse(tenant: str, doc_id: str, value: str | None) -> None:
+            if value == "wrong":
+                raise Misuse(f"{doc_id} is wrong")
+
+        mirror = Mirror(store.docs, AGENTS, refuse)
+        for name, body in (("a", b"1"), ("b", b"wrong"), ("c", b"3")):
+            await store.docs.put("t", KIND, name, body, 0)
+        for _ in range(2):
+            with pytest.raises(Misuse, match="b is wrong"):
+                await mirror.refresh()
+        await mirror.catch_up()
+        assert sorted(doc_id for _, doc_id in mirror.documents) == ["a", "c"]
+        await store.docs.delete("t", KIND, "b")
+        await mirror.refresh()
 
     with_store(work)
 
 
 def test_a_tenant_that_has_too_much_writes_no_more_and_keeps_nobody_from_anything() -> None:
     async def work(store: SqliteStore, _: Reader) -> None:
-        mirror = Mirror(store.docs, KIND, decode, tenant_bytes=10)
+        mirror = Mirror(store.docs, AGENTS, tenant_bytes=10)
         await mirror.put("t", "a", b"12345678", expected_rev=0)
         with pytest.raises(InvalidParams, match="remove some first") as caught:
             await mirror.put("t", "b", b"123", expected_rev=0)

@@ -16,10 +16,10 @@ from trunkline.auth.keys import Keyring, proof_of
 from trunkline.auth.principal import Principal
 from trunkline.auth.vault import Vault
 from trunkline.clock import random_bits
-from trunkline.errors import Conflict, StoreError, Unauthenticated, UnsupportedOperation
+from trunkline.errors import Conflict, Unauthenticated, UnsupportedOperation
+from trunkline.store.documents import DocumentKind, json_decoder
 from trunkline.store.mirror import Mirror
 from trunkline.store.parts import Docs
-from trunkline.store.records import Doc
 
 COOKIE = b"trunkline_session"
 KIND = "ended-session"
@@ -30,6 +30,10 @@ _OF_KEY = "."
 _FORGOTTEN_AT_ONCE = 100
 # As many sessions of one key are ended one by one; the next ends all that were begun with it.
 ENDED_OF_KEY = 100
+# Without its document an ended session would go on.
+ENDED_SESSIONS: DocumentKind[int] = DocumentKind(
+    KIND, json_decoder(int), lambda _, now: msgspec.json.encode(now + LASTS_S * 1000)
+)
 
 
 class _SealedSession(Struct, frozen=True, array_like=True):
@@ -50,7 +54,7 @@ class BrowserSessions:
         self._keys = keys
         self._find_key = find_key
         self._now = now_ms
-        self.mirror = Mirror(docs, KIND, _read_until)
+        self.mirror = Mirror(docs, ENDED_SESSIONS)
 
     @cached_property
     def _vault(self) -> Vault | None:
@@ -115,8 +119,7 @@ class BrowserSessions:
         if len(own) >= ENDED_OF_KEY:
             doc_id, until = of_key, now + LASTS_S * 1000
             useless += own
-        known = documents.get((tenant, doc_id))
-        rev = 0 if known is None else known.rev
+        rev = self.mirror.rev(tenant, doc_id)
         await self.mirror.put(tenant, doc_id, msgspec.json.encode(until), expected_rev=rev)
         for whose, over in useless:
             await self._docs.delete(whose, KIND, over)
@@ -137,7 +140,11 @@ class BrowserSessions:
         if whose is None:
             return None
         of_key = session.id.partition(_OF_KEY)[0]
-        found = [self.mirror.documents.get((whose.tenant, one)) for one in (session.id, of_key)]
+        keys = [(whose.tenant, one) for one in (session.id, of_key)]
+        if any([key in self.mirror.damaged for key in keys]):
+            # Until when it was ended cannot be read.
+            return None
+        found = [self.mirror.documents.get(key) for key in keys]
         return None if any([one is not None and session.until <= one.value for one in found]) else whose
 
 
@@ -155,10 +162,3 @@ def session_cookie(headers: Mapping[bytes, bytes]) -> str:
         if name == wanted:
             return value.decode("latin-1")
     return ""
-
-
-def _read_until(doc: Doc) -> int:
-    try:
-        return msgspec.json.decode(doc.body, type=int)
-    except msgspec.MsgspecError as error:
-        raise StoreError(f"document {doc.id}: {error}") from error

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from trunkline.auth.browser_sessions import BrowserSessions
 from trunkline.auth.keys import Keyring
-from trunkline.auth.principal import ANONYMOUS, Principal
+from trunkline.auth.principal import ANONYMOUS, DEFAULT_TENANT, Principal, Scope
 from trunkline.errors import Unauthenticated
 from trunkline.wire.card import ApiKeyScheme, BearerScheme, Scheme
 
@@ -98,9 +98,14 @@ class Identity:
             Unauthenticated: nobody that is let in.
         """
         found = self._found(headers)
-        if found is not None and found.tenant in self._closed:
+        if found is not None and self._is_closed(found):
             raise Unauthenticated(UNKNOWN)
         return found
+
+    def _is_closed(self, principal: Principal) -> bool:
+        # The default tenant is closed only while its document is damaged, which an operator of it repairs.
+        is_operator = principal.tenant == DEFAULT_TENANT and Scope.OPERATOR in principal.scopes
+        return principal.tenant in self._closed and not is_operator
 
     def _found(self, headers: Mapping[bytes, bytes]) -> Principal | None:
         if self._keys.is_empty and self._tokens is None:
@@ -124,7 +129,7 @@ class Identity:
             found = None if self.sessions is None else self.sessions.find(headers)
         except Unauthenticated:
             return None
-        return None if found is None or found.tenant in self._closed else found
+        return None if found is None or self._is_closed(found) else found
 
     async def ask(self, headers: Mapping[bytes, bytes]) -> Principal:
         """Who sends these headers.
@@ -137,7 +142,7 @@ class Identity:
         if known is not None or self._tokens is None:
             return known or self._anyone
         found = await self._tokens.ask(bearer(headers))
-        if found.tenant in self._closed:
+        if self._is_closed(found):
             raise Unauthenticated(UNKNOWN)
         return found
 

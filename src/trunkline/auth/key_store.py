@@ -14,9 +14,10 @@ from trunkline.auth.keys import Keyring, StoredKey, digest_of
 from trunkline.auth.principal import CALLER, DEFAULT_TENANT, RESERVED, SCOPES, Scope, check_tenant
 from trunkline.clock import random_bytes
 from trunkline.errors import Conflict, Misuse, StoreError
+from trunkline.store.documents import DocumentKind
 from trunkline.store.mirror import Mirror
 from trunkline.store.parts import Docs
-from trunkline.store.records import AddedDoc, Doc
+from trunkline.store.records import AddedDoc
 from trunkline.wire.spellings import timestamp
 
 log = logging.getLogger("trunkline.auth")
@@ -51,8 +52,13 @@ class KeyStore:
     def __init__(self, docs: Docs, ring: Keyring, now_ms: Callable[[], int]) -> None:
         self._docs = docs
         self._now = now_ms
-        # A key is never deleted, so there is always one to take.
-        self.mirror = Mirror(docs, KIND, _read, lambda _, key_id, key: key and ring.take(key))
+        # A key is never deleted; a damaged one opens nothing.
+        self.mirror = Mirror(
+            docs,
+            API_KEYS,
+            lambda _, key_id, key: key and ring.take(key),
+            set_aside=lambda _, key_id, reason: ring.refuse(key_id),
+        )
 
     def report_reserved(self, mounted: Collection[str]) -> None:
         """Say which tenants of known keys are called like a path of ours, or one that is mounted."""
@@ -147,7 +153,7 @@ class KeyStore:
             doc = await self._docs.get(DEFAULT_TENANT, KIND, key_id)
             if doc is None:
                 raise Misuse(f"there is no key {key_id!r}; trunkline keys list shows them")
-            changed = change(_read(doc))
+            changed = change(API_KEYS.read(doc.id, doc.body))
             try:
                 await self._put(changed, expected_rev=doc.rev, beside=beside)
             except Conflict:
@@ -171,14 +177,28 @@ async def has_keys(docs: Docs) -> bool:
     return bool(await docs.list(DEFAULT_TENANT, KIND, limit=1))
 
 
-def _read(doc: Doc) -> StoredKey:
-    try:
-        key = msgspec.json.decode(doc.body, type=StoredKey)
-        bytes.fromhex(key.digest + key.previous)
-        return key
-    except (msgspec.MsgspecError, ValueError) as error:
-        # Not passed by: a door whose only key cannot be read must not stand open.
-        raise StoreError(f"key {doc.id} in the store cannot be read: {error}") from None
+def _decode(_key_id: str, body: bytes) -> StoredKey:
+    key = msgspec.json.decode(body, type=StoredKey)
+    bytes.fromhex(key.digest + key.previous)
+    return key
+
+
+def _revoked_key(key_id: str, now: int) -> bytes:
+    # Invariant: where a key was asked for, one is asked for, also after the last one was removed.
+    return msgspec.json.encode(
+        StoredKey(
+            id=key_id,
+            tenant=DEFAULT_TENANT,
+            owner="(damaged)",
+            scopes=(),
+            digest=bytes(32).hex(),
+            created_at=now,
+            revoked_at=now,
+        )
+    )
+
+
+API_KEYS: DocumentKind[StoredKey] = DocumentKind(KIND, _decode, _revoked_key)
 
 
 def _check(owner: str, tenant: str, scopes: Sequence[str]) -> None:

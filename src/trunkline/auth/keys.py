@@ -106,6 +106,15 @@ class Keyring:
             Principal(key.tenant, key.owner, scopes_of(key.scopes)),
         )
 
+    def refuse(self, key_id: str) -> None:
+        """Accept a stored key no longer: what it opens, and until when, cannot be read.
+
+        A key is still asked for, and cards are shown as if it belonged to another tenant.
+        """
+        self.is_empty = False
+        self._foreign = True
+        self._stored.pop(key_id.encode(), None)
+
     def find(self, token: bytes) -> Principal:
         """Whose key this is.
 

@@ -18,9 +18,9 @@ from trunkline.auth.vault import Vault
 from trunkline.clock import Ids
 from trunkline.errors import Conflict, Misuse, StoreError
 from trunkline.net import webhook_signature
+from trunkline.store.documents import DocumentKind, json_decoder
 from trunkline.store.mirror import Mirror
 from trunkline.store.parts import Docs
-from trunkline.store.records import Doc
 
 log = logging.getLogger("trunkline.auth")
 KIND = "signing-key"
@@ -44,6 +44,9 @@ class _Ring(Struct, frozen=True):
     keys: tuple[SigningKey, ...]
 
 
+SIGNING_KEYS: DocumentKind[_Ring] = DocumentKind(KIND, json_decoder(_Ring))
+
+
 class _SigningJwk(Struct, frozen=True):
     kid: str
     x: str
@@ -61,12 +64,12 @@ class Signer:
         self._vault = vault
         self._now = now_ms
         self._ids = ids
-        self.mirror = Mirror(docs, KIND, _read, self._take)
+        self.mirror = Mirror(docs, SIGNING_KEYS, self._take)
         self._ring = _Ring(())
         self._keys: list[tuple[SigningKey, Ed25519PrivateKey]] = []
 
     async def start(self) -> None:
-        """Read the keys, or make the first one.
+        """Load the keys, or make the first one. Damaged keys stay as they are, and nothing is signed.
 
         Raises:
             Misuse: they were sealed under another secret.
@@ -74,7 +77,7 @@ class Signer:
         """
         for _ in range(_TRIES):
             await self.mirror.refresh()
-            if self.mirror.documents:
+            if self.mirror.documents or self.mirror.damaged:
                 return
             try:
                 # Whoever writes first decides for all; the others read it in the next round.
@@ -84,7 +87,13 @@ class Signer:
         raise StoreError("the signing keys change faster than they can be read")
 
     def sign(self, webhook_id: str, timestamp_s: int, body: bytes) -> str:
-        """The header `webhook-signature`: one signature, two in the day after a rotation."""
+        """Return the header `webhook-signature`: one signature, two in the day after a rotation.
+
+        Raises:
+            StoreError: the keys are damaged or gone, so that nothing is posted until there is one.
+        """
+        if not self._keys:
+            raise StoreError("the signing keys are damaged or gone; run trunkline keys rotate --signing")
         now = self._now()
         return " ".join(
             webhook_signature.sign(private, webhook_id, timestamp_s, body)
@@ -107,7 +116,8 @@ class Signer:
         for _ in range(_TRIES):
             now = self._now()
             doc = await self._docs.get(DEFAULT_TENANT, KIND, _ID)
-            known = () if doc is None else _read(doc).keys
+            ring = None if doc is None else SIGNING_KEYS.read_or_set_aside(DEFAULT_TENANT, doc)
+            known = () if ring is None else ring.keys
             made = self._make()
             kept = tuple(_retired(key, now + GRACE_MS) for key in known if _in_use(key, now))
             try:
@@ -142,13 +152,6 @@ class Signer:
             assert isinstance(private, Ed25519PrivateKey)
             keys.append((key, private))
         self._ring, self._keys = ring, keys
-
-
-def _read(doc: Doc) -> _Ring:
-    try:
-        return msgspec.json.decode(doc.body, type=_Ring)
-    except msgspec.MsgspecError as error:
-        raise StoreError(f"the signing keys in the store cannot be read: {error}") from None
 
 
 def _in_use(key: SigningKey, now: int) -> bool:

@@ -43,6 +43,7 @@ from trunkline.fleet.catalogue.files import LIST
 from trunkline.fleet.health.routes import health_on_store
 from trunkline.fleet.inbox_store import perform_on_store
 from trunkline.fleet.mount import PREFIX as MOUNTED
+from trunkline.gateway.documents import DOCUMENT_KINDS
 from trunkline.gateway.mounts import is_of_tenants, perform_tenants
 from trunkline.hub.workspace import HUB, STORE, read_hub
 from trunkline.net.egress import Egress, shown, target
@@ -239,6 +240,7 @@ async def _here(settings: Settings, method: str, path: str, query: Mapping[str, 
         if is_of_tenants(path):
             return await perform_tenants(store, method, path, query, body, principal=LOCAL)
         acts = Admin(store, keys, lambda: _signer(settings, store), tasks)
+        acts.kinds = lambda: DOCUMENT_KINDS
         _, answer = await acts.perform(method, path, query, body, principal=LOCAL)
         return answer
 

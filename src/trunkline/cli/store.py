@@ -11,96 +11,93 @@ from typing import Annotated, Any, BinaryIO
 
 import msgspec
 import typer
-from msgspec import Struct
 from msgspec.structs import replace
 
 from trunkline import __version__
-from trunkline.auth.key_store import KIND as KEY_KIND
-from trunkline.auth.keys import StoredKey
+from trunkline.auth.key_store import API_KEYS
+from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.cli.admin import TASKS, Operator, opened_store, settings_for, span_ms
 from trunkline.cli.configuration import write_private
 from trunkline.cli.parsing import Commands, StoreUrl
 from trunkline.errors import Misuse
-from trunkline.fleet.catalogue.documents import ENTRY_KIND, OVERRIDE_KIND, KeptEntry, KeptOverride
-from trunkline.fleet.ceremonies.ceremony_store import KIND as CEREMONY_KIND
-from trunkline.fleet.ceremonies.ceremony_store import StoredCeremony
-from trunkline.fleet.journal import KIND as JOURNAL_KIND
-from trunkline.fleet.journal import Journal
-from trunkline.flow.definition.document import WORKFLOW_ID_KIND, WORKFLOW_KIND
-from trunkline.gateway.audit import KIND as AUDIT_KIND
-from trunkline.gateway.audit import AuditRow
-from trunkline.gateway.model.notes import NOTES, TODOS, Note
-from trunkline.gateway.tenants import KIND as TENANT_KIND
-from trunkline.gateway.tenants import Tenant
+from trunkline.fleet.catalogue.documents import ENTRIES, OVERRIDES
+from trunkline.fleet.ceremonies.ceremony_store import CEREMONIES
+from trunkline.fleet.journal import JOURNALS
+from trunkline.flow.definition.document import WORKFLOW_IDS, WORKFLOWS
+from trunkline.gateway.audit import AUDIT
+from trunkline.gateway.documents import DOCUMENT_KINDS
+from trunkline.gateway.model.notes import NOTES, TODOS
+from trunkline.gateway.tenants import TENANTS
 from trunkline.log.ids import is_task_id
-from trunkline.server.admin import PREFIX, Prune, WaitingTask
-from trunkline.store.backup import Shown, restore
+from trunkline.server.admin import PREFIX, Prune, Repair, WaitingTask
+from trunkline.store.backup import Shown, find_document, restore
 from trunkline.store.backup import export as lines_of
 from trunkline.store.base import Store
 from trunkline.store.check import CheckReport
 from trunkline.store.check import check as check_store
+from trunkline.store.documents import DocumentKind
 from trunkline.store.url import shown
 
 commands = Commands()
 
 
-def _whole(kind: Any) -> Shown:
-    """Documents of a tenant, which leave as they are."""
+def _whole(kind: DocumentKind[Any]) -> Shown:
+    """Export documents of a tenant as they are."""
 
-    def whose(tenant: str, body: bytes) -> tuple[str, bytes]:
-        msgspec.json.decode(body, type=kind)
+    def show(tenant: str, doc_id: str, body: bytes) -> tuple[str, bytes]:
+        kind.read(doc_id, body)
         return tenant, body
 
-    return whose
+    return show
 
 
-def _unsealed(tenant: str, body: bytes) -> tuple[str, bytes]:
-    """An entry without its credentials, which do not leave the store even sealed."""
-    kept = msgspec.json.decode(body, type=KeptEntry)
+def _unsealed(tenant: str, doc_id: str, body: bytes) -> tuple[str, bytes]:
+    """Export an entry without its credentials, which do not leave the store even sealed."""
+    kept = ENTRIES.read(doc_id, body)
     return tenant, msgspec.json.encode(replace(kept, sealed="")) if kept.sealed else body
 
 
-def _quoted(tenant: str, body: bytes) -> tuple[str, bytes]:
-    """A document that is a text, as JSON."""
-    return tenant, msgspec.json.encode(body.decode())
+def _quoted(tenant: str, doc_id: str, body: bytes) -> tuple[str, bytes]:
+    """Export a document that is a text, as JSON."""
+    return tenant, msgspec.json.encode(WORKFLOW_IDS.read(doc_id, body))
 
 
-def _of(kind: type[Struct], member: str = "tenant") -> Shown:
-    """Documents of all tenants, which are kept in one place: whose one is stands in it."""
+def _owned(kind: DocumentKind[Any], member: str = "tenant") -> Shown:
+    """Export documents of the default tenant that name their owner in a member."""
 
-    def whose(_tenant: str, body: bytes) -> tuple[str, bytes]:
-        return getattr(msgspec.json.decode(body, type=kind), member), body
+    def show(_tenant: str, doc_id: str, body: bytes) -> tuple[str, bytes]:
+        return getattr(kind.read(doc_id, body), member), body
 
-    return whose
+    return show
 
 
-# The documents that an export carries beside the logs.
-_KINDS: dict[str, Shown] = {
-    KEY_KIND: _of(StoredKey),
-    TENANT_KIND: _of(Tenant, "id"),
-    AUDIT_KIND: _of(AuditRow),
-    ENTRY_KIND: _unsealed,
-    OVERRIDE_KIND: _whole(KeptOverride),
-    CEREMONY_KIND: _whole(StoredCeremony),
-    JOURNAL_KIND: _whole(Journal),
-    NOTES: _whole(tuple[Note, ...]),
-    TODOS: _whole(tuple[Note, ...]),
-    WORKFLOW_KIND: _whole(dict[str, Any]),
-    WORKFLOW_ID_KIND: _quoted,
+# The documents that an export has in addition to the logs.
+_EXPORTED: dict[str, Shown] = {
+    API_KEYS.name: _owned(API_KEYS),
+    TENANTS.name: _owned(TENANTS, "id"),
+    AUDIT.name: _owned(AUDIT),
+    ENTRIES.name: _unsealed,
+    **{
+        name: _whole(DOCUMENT_KINDS[name])
+        for name in (OVERRIDES.name, CEREMONIES.name, JOURNALS.name, NOTES.name, TODOS.name, WORKFLOWS.name)
+    },
+    WORKFLOW_IDS.name: _quoted,
 }
+# Their bodies are no JSON in the store.
+_TEXTS = (WORKFLOW_IDS.name,)
 
 
 @commands.local("check")
 def check(*, operator: Operator) -> None:
-    """Read everything and say what is wrong; exit code 1 if anything is. Changes nothing."""
+    """Read all logs and documents and list what is wrong; exit code 1 if anything is. Changes nothing."""
 
     async def work() -> CheckReport:
         async with opened_store(operator.settings, read_only=True) as opened:
-            return await check_store(opened)
+            return await check_store(opened, DOCUMENT_KINDS)
 
     report = asyncio.run(work())
     operator.print(report, _told(report))
-    raise typer.Exit(1 if report.problems else 0)
+    raise typer.Exit(1 if report.problems or report.damaged else 0)
 
 
 def _told(report: CheckReport) -> str:
@@ -109,13 +106,41 @@ def _told(report: CheckReport) -> str:
         f"tasks     {sum(report.tasks.values())}{f' ({states})' if states else ''}",
         f"events    {report.events}",
         f"bytes     {report.bytes}",
+        f"documents {report.documents}",
     ]
     if report.unread:
         lines.append(f"unread    {report.unread} (of kinds that a newer version wrote; kept and passed by)")
     lines += [
         f"problem   {f'task {one.task_id}: ' if one.task_id else ''}{one.text}" for one in report.problems
     ]
-    return "\n".join([*lines, f"problems  {len(report.problems)}"])
+    lines += [f"damaged   {one.kind} {one.id} (tenant {one.tenant}): {one.reason}" for one in report.damaged]
+    return "\n".join([*lines, f"problems  {len(report.problems) + len(report.damaged)}"])
+
+
+@commands.local("repair")
+def repair(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="The kind of the document.")],
+    document: Annotated[str, typer.Argument(metavar="ID", help="The ID of the document.")],
+    *,
+    operator: Operator,
+    tenant: Annotated[str, typer.Option(help="The tenant of the document.")] = DEFAULT_TENANT,
+    export_file: Annotated[
+        str, typer.Option("--from", metavar="FILE", help="Restore the document from this export.")
+    ] = "",
+) -> None:
+    """Remove a damaged document that `store check` lists, or restore it from an export."""
+    body = _exported(export_file, tenant, kind, document) if export_file else None
+    done = operator.ask("POST", f"{PREFIX}documents:repair", Repair(tenant, kind, document, body))
+    operator.print(done, f"{kind} {document} (tenant {tenant}): {done['done']}")
+
+
+def _exported(file: str, tenant: str, kind: str, document: str) -> bytes:
+    """Return the body of a document in an export."""
+    try:
+        with open(file, "rb") as lines:
+            return find_document(lines, tenant, kind, document, _TEXTS)
+    except OSError as error:
+        raise Misuse(f"{file} cannot be read: {error.strerror}") from None
 
 
 @commands.local("migrate")
@@ -204,15 +229,25 @@ def export(
     store: StoreUrl = None,
     tenant: Annotated[str | None, typer.Option(help="Only what is this tenant's.")] = None,
 ) -> None:
-    """Write logs, keys (as digests) and what a hub keeps as JSON lines, also beside a server."""
-    settings = settings_for(store)
+    """Write logs, keys (as digests) and what a hub keeps as JSON lines, also beside a server.
+
+    Damaged documents are left out and named on standard error; then the exit code is 1.
+    """
+    settings, left_out = settings_for(store), 0
+
+    def report(reason: str) -> None:
+        nonlocal left_out
+        left_out += 1
+        print(f"left out: {reason}", file=sys.stderr)
 
     async def work(out: BinaryIO) -> None:
         async with opened_store(settings, read_only=True) as opened:
-            async for lines in lines_of(opened, __version__, tenant, _KINDS):
+            async for lines in lines_of(opened, __version__, tenant, _EXPORTED, left_out=report):
                 out.write(lines)
 
     _to_file(file, lambda out: asyncio.run(work(out)))
+    if left_out:
+        raise typer.Exit(1)
 
 
 @commands.local("import")
@@ -227,7 +262,7 @@ def import_(
     async def work(lines: BinaryIO) -> None:
         async with opened_store(settings) as opened:
             await _check_alone(opened)
-            done = await restore(opened, lines, _KINDS, texts=(WORKFLOW_ID_KIND,))
+            done = await restore(opened, lines, _EXPORTED, texts=_TEXTS)
         print(
             f"imported   {done.tasks} tasks, {done.events} events, {done.documents} documents\n"
             f"skipped    {done.skipped}"

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from trunkline.errors import Conflict, StoreError
+from trunkline.log.encoding import DECODE_ERRORS
+from trunkline.store.documents import DocumentKind, log_damaged
 from trunkline.store.parts import Docs
 
 KIND = "journal"
@@ -56,11 +58,26 @@ class Journal(Struct, frozen=True, omit_defaults=True):
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Journal)
+JOURNALS: DocumentKind[Journal] = DocumentKind(KIND, lambda _, body: _decoder.decode(body))
 Revise = Callable[[Journal], Journal | None]
+State = TypeVar("State")
+
+
+def read_state(journal: Journal, of: type[State], otherwise: State) -> State:
+    """Return the state in a journal, or `otherwise` if it has none or one that cannot be decoded."""
+    try:
+        known = msgspec.json.decode(journal.state, type=of | None)
+    except DECODE_ERRORS as error:
+        log_damaged("", KIND, "", error)
+        return otherwise
+    return otherwise if known is None else known
 
 
 class Journals:
-    """The journals of a store, by tenant and subject: `ceremony:standup`, `agent:writer`."""
+    """The journals of a store, by tenant and subject: `ceremony:standup`, `agent:writer`.
+
+    A damaged journal counts as empty, and the next row replaces it.
+    """
 
     def __init__(self, docs: Docs) -> None:
         self._docs = docs
@@ -69,7 +86,7 @@ class Journals:
         """The journal of a subject; an empty one if nothing has happened.
 
         Raises:
-            StoreError: the store does not answer, or the journal cannot be read.
+            StoreError: the store does not answer.
         """
         return (await self._read(tenant, subject))[0]
 
@@ -126,7 +143,4 @@ class Journals:
         doc = await self._docs.get(tenant, KIND, subject)
         if doc is None:
             return Journal(), 0
-        try:
-            return _decoder.decode(doc.body), doc.rev
-        except msgspec.MsgspecError as error:
-            raise StoreError(f"the journal of {subject} cannot be read: {error}") from error
+        return JOURNALS.read_or_set_aside(tenant, doc) or Journal(), doc.rev

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
@@ -16,15 +17,24 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from trunkline.errors import Conflict, FlowInvalid, FlowRefused, Unavailable
+from trunkline.errors import Conflict, FlowInvalid, FlowRefused, StoreError, Unavailable
 from trunkline.flow.definition.checks import SchemaCheck, plain_schema
-from trunkline.flow.definition.document import WORKFLOW_ID_KIND, WORKFLOW_KIND, Definition
+from trunkline.flow.definition.document import (
+    BY_OPERATOR,
+    WORKFLOW_ID_KIND,
+    WORKFLOW_IDS,
+    WORKFLOW_KIND,
+    WORKFLOWS,
+    Definition,
+)
 from trunkline.flow.definition.programs import Compiler, program_rules
 from trunkline.flow.definition.read import read_definition
 from trunkline.flow.jq.pool import WorkerBusy
 from trunkline.flow.jq.schemas import SchemaChecker
 from trunkline.log.events import Recorded, Stepped
+from trunkline.store.documents import DocumentKind
 from trunkline.store.parts import Docs
+from trunkline.store.records import Doc
 
 # The step of a run that holds its definition, and its place.
 STEP, PLACE = "flow.definition", 0
@@ -38,8 +48,6 @@ CACHED, CACHED_BYTES = 256, 4 << 20
 CHECKED = 4096
 # From this many bytes on, reading a definition takes more than some milliseconds.
 _LARGE = 32 << 10
-# Follows the hash in the document of a workflow ID that an operator registered for another tenant.
-_BY_OPERATOR = " operator"
 K = TypeVar("K", bytes, str)
 V = TypeVar("V")
 Given = TypeVar("Given")
@@ -152,13 +160,14 @@ class Definitions:
         return self._held.get((tenant, hash))
 
     async def keep(self, tenant: str, loaded: Loaded) -> None:
-        """Have the store hold a definition."""
-        body = msgspec.json.encode(loaded.definition.document)
-        try:
-            await self._docs.put(tenant, WORKFLOW_KIND, loaded.definition.hash, body, 0)
-        except Conflict:
-            # It was there: by this hash it can be no other.
-            pass
+        """Write a definition into the store; a damaged document of its hash is replaced."""
+        hash, body = loaded.definition.hash, msgspec.json.encode(loaded.definition.document)
+        doc = await self._docs.get(tenant, WORKFLOW_KIND, hash)
+        if doc is not None and WORKFLOWS.read_or_set_aside(tenant, doc) is not None:
+            return
+        with suppress(Conflict):
+            # Another caller has just written it: by this hash it is the same definition.
+            await self._docs.put(tenant, WORKFLOW_KIND, hash, body, 0 if doc is None else doc.rev)
 
     async def recorded(self, tenant: str, records: Iterable[Recorded], hash: str) -> Loaded:
         """The definition of a run, from its log; by its hash if a version began it that had none there.
@@ -179,7 +188,7 @@ class Definitions:
         """The definition of a hash, where it is a document.
 
         Raises:
-            FlowRefused: the store has none.
+            FlowRefused: the store has none, or its document is damaged.
         """
         found = self.held(tenant, hash)
         if found is not None:
@@ -188,7 +197,9 @@ class Definitions:
         if doc is None:
             raise FlowRefused("WORKFLOW_NOT_FOUND", f"there is no definition with the hash {hash}")
         found = self._by_text.find(doc.body)
-        found = found or self._keep_ready(doc.body, await beside(len(doc.body), _read, doc.body))
+        if found is None or found.definition.hash != hash:
+            _check_document(WORKFLOWS, doc)
+            found = self._keep_ready(doc.body, await beside(len(doc.body), _read, doc.body))
         self.hold(tenant, found)
         return found
 
@@ -208,7 +219,7 @@ class Definitions:
             raise FlowRefused("VALIDATION_ERROR", f"a tenant registers at most {TENANT_LIMIT} workflows")
         await self.keep(tenant, loaded)
         try:
-            body = f"{loaded.definition.hash}{_BY_OPERATOR if loaded.by_operator else ''}".encode()
+            body = f"{loaded.definition.hash}{BY_OPERATOR if loaded.by_operator else ''}".encode()
             await self._docs.put(tenant, WORKFLOW_ID_KIND, workflow_id, body, 0)
         except Conflict:
             raise FlowRefused(
@@ -224,9 +235,21 @@ class Definitions:
         doc = await self._docs.get(tenant, WORKFLOW_ID_KIND, workflow_id)
         if doc is None:
             raise FlowRefused("WORKFLOW_NOT_FOUND", f"there is no workflow {workflow_id!r}")
-        text = doc.body.decode()
-        found = await self.get(tenant, text.removesuffix(_BY_OPERATOR))
-        return replace(found, by_operator=text.endswith(_BY_OPERATOR))
+        text = _check_document(WORKFLOW_IDS, doc)
+        found = await self.get(tenant, text.removesuffix(BY_OPERATOR))
+        return replace(found, by_operator=text.endswith(BY_OPERATOR))
+
+
+def _check_document(kind: DocumentKind[Made], doc: Doc) -> Made:
+    """Return the value of a document.
+
+    Raises:
+        FlowRefused: the document is damaged; another definition must not run in its place.
+    """
+    try:
+        return kind.read(doc.id, doc.body)
+    except StoreError as error:
+        raise FlowRefused("INTERNAL_ERROR", str(error)) from None
 
 
 async def beside(size: int, work: Callable[[Given], Made], given: Given) -> Made:

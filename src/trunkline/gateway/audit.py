@@ -10,11 +10,11 @@ from msgspec import Struct
 
 from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.clock import random_bits
-from trunkline.errors import StoreError
 from trunkline.fleet.call import ApiPage
 from trunkline.server.admin import KeyFacts
+from trunkline.store.documents import DocumentKind, json_decoder
 from trunkline.store.parts import Docs
-from trunkline.store.records import AddedDoc
+from trunkline.store.records import AddedDoc, Doc
 from trunkline.wire.spellings import timestamp
 
 KIND = "audit"
@@ -32,6 +32,9 @@ class AuditRow(Struct, frozen=True, kw_only=True):
     tenant: str
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
+
+
+AUDIT: DocumentKind[AuditRow] = DocumentKind(KIND, json_decoder(AuditRow))
 
 
 class Audit:
@@ -64,14 +67,14 @@ class Audit:
         """A page of acts, newest first: all, or those on one tenant.
 
         Raises:
-            StoreError: the store does not answer, or a row cannot be read.
+            StoreError: the store does not answer.
         """
         rows: list[AuditRow] = []
         while len(rows) < limit:
             found = await self._docs.list(DEFAULT_TENANT, KIND, after, _PAGE)
             for doc in found:
                 after = doc.id
-                row = _read(doc.id, doc.body)
+                row = _shown(doc)
                 if tenant in ("", row.tenant):
                     rows.append(row)
                     if len(rows) == limit:
@@ -81,8 +84,11 @@ class Audit:
         return ApiPage(list(rows))
 
 
-def _read(row_id: str, body: bytes) -> AuditRow:
-    try:
-        return msgspec.json.decode(body, type=AuditRow)
-    except msgspec.MsgspecError as error:
-        raise StoreError(f"row {row_id} of the audit cannot be read: {error}") from None
+def _shown(doc: Doc) -> AuditRow:
+    """Return the row of a document; one that is damaged is shown as that."""
+    row = AUDIT.read_or_set_aside(DEFAULT_TENANT, doc)
+    if row is not None:
+        return row
+    moment = doc.id[:14]
+    at = timestamp(_LATEST_MS - int(moment)) if moment.isdecimal() and len(moment) == 14 else ""
+    return AuditRow(at=at, by="", action="document.damaged", tenant="", after={"id": doc.id})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -45,8 +46,8 @@ class TenantChange(ApiStruct, frozen=True, kw_only=True, forbid_unknown_fields=T
     alerts: TenantAlerts | None | UnsetType = UNSET
 
 
-class TenantItem(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A tenant as operators see it."""
+class TenantItem(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A tenant as operators see it. One whose document is `damaged`, for this reason, is closed."""
 
     id: str
     name: str
@@ -55,6 +56,7 @@ class TenantItem(Struct, frozen=True, kw_only=True, rename="camel"):
     quota: TenantQuota
     settings: TenantSettings
     alerts: TenantAlerts
+    damaged: str = ""
 
 
 class TenantToken(TenantItem, frozen=True, kw_only=True):
@@ -107,16 +109,24 @@ class TenantApi:
     async def list(self, query: PageQuery) -> ApiPage:
         """A page of tenants, by their ids."""
         await self._book.mirror.refresh()
-        known = [one for one in self._book.all() if not one.deleted_at and one.id > query.after]
+        items = [tenant_item(one) for one in self._book.all() if not one.deleted_at] + self._damaged()
+        known = sorted([one for one in items if one.id > query.after], key=lambda one: one.id)
         page = known[: query.limit]
         more = page[-1].id if len(known) > len(page) else None
-        return ApiPage([tenant_item(one) for one in page], more)
+        return ApiPage(list(page), more)
+
+    def _damaged(self) -> builtins.list[TenantItem]:
+        return [
+            replace(tenant_item(Tenant(id=one, name=one, created_at=0, disabled=True)), damaged=found.reason)
+            for (_, one), found in self._book.mirror.damaged.items()
+        ]
 
     @api_route("GET /{id}", Scope.OPERATOR)
     async def get(self, call: ApiCall) -> TenantItem:
         """A tenant."""
         await self._book.mirror.refresh()
-        return tenant_item(self._known(call.id))
+        damaged = next((one for one in self._damaged() if one.id == call.id), None)
+        return damaged or tenant_item(self._known(call.id))
 
     @api_route("PATCH /{id}", Scope.OPERATOR)
     async def change(self, call: ApiCall, form: TenantChange) -> TenantItem:
@@ -201,7 +211,7 @@ class TenantApi:
     async def _begin_default(self, form: TenantChange) -> None:
         if form.disabled is True:
             raise _fixed("disabled")
-        if self._book.find(DEFAULT_TENANT) is None:
+        if not self._book.mirror.rev(DEFAULT_TENANT, DEFAULT_TENANT):
             await self._book.add(Tenant(id=DEFAULT_TENANT, name=DEFAULT_TENANT, created_at=self._now()))
 
     async def _changed(

@@ -17,9 +17,10 @@ from trunkline.config import seconds
 from trunkline.errors import Conflict, StoreError
 from trunkline.fleet.catalogue.entry import Kind
 from trunkline.fleet.health.alerts import DailyCost, FailureRate, SkillCount, check_cooldown
+from trunkline.store.documents import DocumentKind, json_decoder
 from trunkline.store.mirror import Mirror
 from trunkline.store.parts import Docs
-from trunkline.store.records import AddedDoc, Doc, TenantDoc
+from trunkline.store.records import AddedDoc, TenantDoc
 
 KIND = "tenant"
 _TRIES = 10
@@ -122,10 +123,21 @@ class Tenant(Struct, frozen=True, kw_only=True, omit_defaults=True):
     alerts: TenantAlerts = TenantAlerts()
 
 
-class TenantBook:
-    """The tenants that somebody made or limited; `changed` is told the id of each that has changed.
+def _disabled_tenant(tenant: str, now: int) -> bytes:
+    """Return the body that replaces a damaged tenant: it is disabled, as the damaged one may have been."""
+    return msgspec.json.encode(
+        Tenant(id=tenant, name=tenant, created_at=now, disabled=tenant != DEFAULT_TENANT)
+    )
 
-    The tenant `default` is there without a document, and so is one that only keys name.
+
+TENANTS: DocumentKind[Tenant] = DocumentKind(KIND, json_decoder(Tenant), _disabled_tenant)
+
+
+class TenantBook:
+    """The tenants that somebody made or limited; `changed` is called with the ID of each that has changed.
+
+    The tenant `default` is there without a document, and so is one that only keys name. A tenant whose
+    document is damaged is closed, but neither its work nor its data are touched.
     """
 
     def __init__(
@@ -134,7 +146,7 @@ class TenantBook:
         self._docs = docs
         self._closed = closed
         self._told = changed
-        self.mirror = Mirror(docs, KIND, _read, self._changed)
+        self.mirror = Mirror(docs, TENANTS, self._changed, set_aside=self._set_aside)
 
     def find(self, tenant: str) -> Tenant | None:
         """A tenant by its id; one that was deleted is known until its data is gone."""
@@ -169,7 +181,7 @@ class TenantBook:
             doc = await self._docs.get(DEFAULT_TENANT, KIND, tenant)
             if doc is None:
                 return None
-            before = _read(doc)
+            before = TENANTS.read(doc.id, doc.body)
             after = change(before)
             try:
                 body = msgspec.json.encode(after)
@@ -197,7 +209,7 @@ class TenantBook:
 
     async def _standing(self, tenant: Tenant) -> TenantDoc | None:
         doc = await self._docs.get(DEFAULT_TENANT, KIND, tenant.id)
-        if doc is None or _read(doc) != tenant:
+        if doc is None or TENANTS.read(doc.id, doc.body) != tenant:
             return None
         return TenantDoc(DEFAULT_TENANT, doc.id, doc.rev, doc.body)
 
@@ -208,10 +220,6 @@ class TenantBook:
             self._closed.open(tenant)
         self._told(tenant)
 
-
-def _read(doc: Doc) -> Tenant:
-    try:
-        return msgspec.json.decode(doc.body, type=Tenant)
-    except msgspec.MsgspecError as error:
-        # Not passed by: one that is disabled must not come in because nobody can read that it is.
-        raise StoreError(f"tenant {doc.id} in the store cannot be read: {error}") from None
+    def _set_aside(self, _owner: str, tenant: str, _reason: str) -> None:
+        self._closed.close(tenant)
+        self._told(tenant)

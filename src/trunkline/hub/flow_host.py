@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from trunkline.agent.agent import Agent
 from trunkline.auth.identity import Identity, Verifier
@@ -17,6 +18,7 @@ from trunkline.run.executor import Executor
 from trunkline.run.node import BackgroundWork
 from trunkline.server.card import Cards
 from trunkline.server.site import Site
+from trunkline.store.mirror import Mirror
 from trunkline.wire.card import Card
 
 NAME = "workflows"
@@ -28,6 +30,7 @@ class FlowHost:
     """Workflows behind one address; `host` serves them."""
 
     executor: Executor = RefusedWork()
+    mirrors: Sequence[Mirror[Any]] = ()
 
     def __init__(self, config: OperatorConfig, flags: Mapping[str, object]) -> None:
         """Take what the operator has set up, and settings that win over all others.

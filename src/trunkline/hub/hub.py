@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trunkline.agent.agent import Agent
 from trunkline.auth.identity import ClosedTenants, Identity, Verifier
@@ -60,6 +60,7 @@ from trunkline.run.executor import Executor
 from trunkline.run.node import BackgroundWork
 from trunkline.server.card import Cards
 from trunkline.server.site import Site
+from trunkline.store.mirror import Mirror
 
 try:
     from trunkline.http import websocket
@@ -388,6 +389,18 @@ class Hub:
         """The cards of the hub itself for a tenant; None is a caller that has not said who it is."""
         return self._front.cards(tenant)
 
+    @property
+    def mirrors(self) -> Sequence[Mirror[Any]]:
+        """The copies of documents that go with their tenants and are loaded after a repair."""
+        return (
+            self._tenants.book.mirror,
+            self._service.documents.entries,
+            self._service.documents.overrides,
+            self._ceremonies.ceremony_store.mirror,
+            self._notifications.notice_store.mirror,
+            self._health.records.mirror,
+        )
+
     async def start(self) -> list[BackgroundWork]:
         """Carry the agents; gives what keeps them, the files and the keys up to date."""
         await self._tenants.start()
@@ -395,13 +408,7 @@ class Hub:
         await self._ceremonies.start()
         await self.carried.start()
         await self._notifications.start()
-        self._tenants.mirrors = (
-            self._service.documents.entries,
-            self._service.documents.overrides,
-            self._ceremonies.ceremony_store.mirror,
-            self._notifications.notice_store.mirror,
-            self._health.records.mirror,
-        )
+        self._tenants.mirrors = self.mirrors
         self._following = self._health.start()
         if self._flows is not None:
             self._flows.tell()

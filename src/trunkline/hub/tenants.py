@@ -76,7 +76,8 @@ class Tenants:
         """Whether an operator has made a tenant that was not deleted."""
         # Asked with every card: the first that is found is enough.
         known = (one.value for one in self.book.mirror.documents.values())
-        return any(one.id != DEFAULT_TENANT and not one.deleted_at for one in known)
+        is_made = any(one.id != DEFAULT_TENANT and not one.deleted_at for one in known)
+        return is_made or any(tenant != DEFAULT_TENANT for _, tenant in self.book.mirror.damaged)
 
     def quota_of(self, tenant: str) -> TenantQuota:
         """The limits of a tenant."""
@@ -139,7 +140,7 @@ class Tenants:
         """Know who is let in, before anybody is.
 
         Raises:
-            StoreError: the store does not answer, or a tenant cannot be read.
+            StoreError: the store does not answer.
         """
         await self.book.mirror.refresh()
 

@@ -15,6 +15,7 @@ from trunkline.clock import wait_event
 from trunkline.errors import Conflict, StoreError
 from trunkline.run.tasks import Tasks
 from trunkline.store.base import Store
+from trunkline.store.documents import DocumentKind
 
 log = logging.getLogger("trunkline.run")
 LONGEST_S = 60.0
@@ -22,7 +23,9 @@ SHORTEST_S = 0.5
 # Long enough for readers that were cut to come back and go on delta by delta.
 COMPACT_AFTER_MS = 60_000
 SCHEDULE = "trunkline.keep"
-_KIND, _PRUNED = "store", "pruned"
+# Before which moment an operator had ended tasks deleted, in milliseconds.
+PRUNES: DocumentKind[int] = DocumentKind("store", lambda _, body: int(body))
+_PRUNED = "pruned"
 _TRIES = 8
 
 
@@ -98,16 +101,16 @@ async def prune(store: Store, before: int) -> int:
     """
     count = await store.maintenance.prune(before)
     for _ in range(_TRIES):
-        known = await store.docs.get(DEFAULT_TENANT, _KIND, _PRUNED)
-        latest = max(before, 0 if known is None else int(known.body))
+        known = await store.docs.get(DEFAULT_TENANT, PRUNES.name, _PRUNED)
+        latest = max(before, await pruned_before(store))
         rev = 0 if known is None else known.rev
         with suppress(Conflict):
-            await store.docs.put(DEFAULT_TENANT, _KIND, _PRUNED, b"%d" % latest, expected_rev=rev)
+            await store.docs.put(DEFAULT_TENANT, PRUNES.name, _PRUNED, b"%d" % latest, expected_rev=rev)
             break
     return count
 
 
 async def pruned_before(store: Store) -> int:
     """The latest moment before which an operator had ended tasks forgotten; 0 if none did."""
-    known = await store.docs.get(DEFAULT_TENANT, _KIND, _PRUNED)
-    return 0 if known is None else int(known.body)
+    known = await store.docs.get(DEFAULT_TENANT, PRUNES.name, _PRUNED)
+    return (known and PRUNES.read_or_set_aside(DEFAULT_TENANT, known)) or 0

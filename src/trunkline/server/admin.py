@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hmac
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -25,6 +25,8 @@ from trunkline.log.decide import Cancel, ForceCancel
 from trunkline.run.retention import prune
 from trunkline.run.tasks import Tasks
 from trunkline.store.base import Store
+from trunkline.store.documents import DamagedDocument, DocumentScan, Kinds, find_damaged, repair
+from trunkline.store.mirror import Mirror
 from trunkline.store.records import AddedDoc
 from trunkline.wire.spellings import plain_state
 
@@ -40,6 +42,7 @@ KEYS_LIMIT = 10_000
 _OF_THE_SERVER = frozenset({Scope.OPERATOR, Scope.METRICS})
 _STATES = ("pending", "done", "dead", "dropped")
 _CREATED = 201
+_OF_SERVER = frozenset({"POST signing:rotate", "POST store:prune", "GET documents", "POST documents:repair"})
 Form = TypeVar("Form")
 
 
@@ -72,6 +75,15 @@ class Prune(Struct, frozen=True, forbid_unknown_fields=True):
     older_than_ms: int
 
 
+class Repair(Struct, frozen=True, forbid_unknown_fields=True):
+    """A damaged document, and the body that replaces it in base64; without one it is removed."""
+
+    tenant: str
+    kind: str
+    id: str
+    body: bytes | None = None
+
+
 class WaitingTask(Struct, frozen=True):
     """An open task of an agent that no living process carries."""
 
@@ -96,6 +108,9 @@ class Admin:
         self.audited: Callable[[str, str, KeyFacts], AddedDoc] | None = None
         # Whether a tenant was deleted, so that a key of it would open nothing.
         self.is_deleted: Callable[[str], bool] = lambda tenant: False
+        # Every kind of document that the store may have, and the copies that are loaded after a repair.
+        self.kinds: Callable[[], Kinds] = dict
+        self.mirrors: Callable[[], Sequence[Mirror[Any]]] = tuple
         # Whoever can read the file that the server writes it to may do everything.
         self.token = Secret(f"{random_bits(256):064x}")
         self._digest = digest_of(self.token.reveal().encode())
@@ -144,17 +159,30 @@ class Admin:
                     answer = await self._waiting(query)
                 case "POST", "tasks", task_id, "cancel":
                     answer = await self._cancel(task_id, query.get("tenant", principal.tenant), by)
-                case "POST", "signing" | "store", "", "rotate" | "prune" if not crosses:
-                    raise _beyond("the whole server")
-                case "POST", "signing", "", "rotate":
-                    answer = await self._rotate_signing(by)
-                case "POST", "store", "", "prune":
-                    answer = await self._prune(_read(body, Prune), by)
                 case _:
-                    raise errors.RouteNotFound("there is no such act for operators")
+                    answer = await self._perform_for_server(path, method, body, principal)
         except errors.Misuse as misuse:
             raise errors.InvalidParams(str(misuse)) from None
         return status, msgspec.json.encode(answer)
+
+    async def _perform_for_server(
+        self, path: str, method: str, body: bytes, principal: Principal
+    ) -> dict[str, object]:
+        """Perform an act on the whole server, which needs the scope `operator`."""
+        act = f"{method} {path.removeprefix(PREFIX)}"
+        if act not in _OF_SERVER:
+            raise errors.RouteNotFound("there is no such act for operators")
+        if Scope.OPERATOR not in principal.scopes:
+            raise _beyond("the whole server")
+        match act:
+            case "POST signing:rotate":
+                return await self._rotate_signing(principal.name)
+            case "POST store:prune":
+                return await self._prune(_read(body, Prune), principal.name)
+            case "GET documents":
+                return {"documents": await self._damaged()}
+            case _:
+                return await self._repair(_read(body, Repair), principal.name)
 
     async def _keys(self, principal: Principal) -> list[KeyInfo]:
         known = await self._stored_keys.list()
@@ -304,6 +332,28 @@ class Admin:
         shrunk = await self._store.maintenance.compact(now)
         log.info("admin.store.pruned forgotten=%d compacted=%d by=%a", gone, shrunk, by)
         return {"forgotten": gone, "compacted": shrunk}
+
+    async def _damaged(self) -> list[DamagedDocument]:
+        found = find_damaged(self._store.docs, self.kinds(), DocumentScan())
+        return [one async for one in found]
+
+    async def _repair(self, wanted: Repair, by: str) -> dict[str, object]:
+        done = await repair(
+            self._store.docs,
+            self.kinds(),
+            await self._store.clock.now(),
+            tenant=wanted.tenant,
+            kind=wanted.kind,
+            doc_id=wanted.id,
+            body=wanted.body,
+        )
+        for mirror in self.mirrors():
+            await mirror.catch_up()
+        log.info(
+            "admin.document.repaired kind=%a id=%a tenant=%a done=%s by=%a",
+            wanted.kind, wanted.id, wanted.tenant, done, by,
+        )  # fmt: skip
+        return {"tenant": wanted.tenant, "kind": wanted.kind, "id": wanted.id, "done": done}
 
 
 def _is_within(scopes: Iterable[str], principal: Principal) -> bool:

@@ -112,6 +112,9 @@ def refusal_of(error: Exception) -> errors.Refused:
     if isinstance(error, errors.StoreError) and error.damaged_task:
         log.error("task.damaged task=%s error=%s", error.damaged_task, error)
         return errors.InternalError("the log of this task is damaged and cannot be read")
+    if isinstance(error, errors.StoreError) and error.damage:
+        log.error("document.unread error=%s", error)
+        return errors.InternalError(str(error))
     if isinstance(error, errors.StoreError):
         log.error("store.failed error=%s", error)
         return errors.Unavailable("the store cannot answer now; try again")

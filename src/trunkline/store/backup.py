@@ -1,12 +1,13 @@
 """A store as JSON lines, out and in: a header, documents, one event a line, task after task, and an end.
 
-Heads are folded from the logs; deliveries stay where they are. Which kinds of documents are carried, and what
-of them may leave, says whoever asks.
+Heads are folded from the logs; deliveries stay where they are. The caller names the kinds of documents that
+are exported, and what of them may leave. Damaged documents are left out and reported.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, NoReturn, TypeVar
@@ -35,13 +36,14 @@ APPEND_BYTES = 1 << 20
 WAVE_TASKS = 32
 WAVE_BYTES = 4 << 20
 
+log = logging.getLogger("trunkline.store")
 _encode = msgspec.json.Encoder().encode
 _DOCUMENT, _END = b'{"document":', b'{"end":'
 _NO_TASK = "nothing of this task was written"
 _NO_DOCUMENT = "the document was not written"
 T = TypeVar("T")
-# Whose document of a tenant this is, and what of it may leave.
-Shown = Callable[[str, bytes], tuple[str, bytes]]
+# Takes the tenant, the ID and the body of a document; returns its owner and the body that may leave.
+Shown = Callable[[str, str, bytes], tuple[str, bytes]]
 
 
 class _BackupHeader(Struct):
@@ -89,10 +91,22 @@ class _TaskLines(Struct):
     size: int = 0
 
 
+def _log_left_out(reason: str) -> None:
+    log.error("export.left_out reason=%a", reason)
+
+
 async def export(
-    store: Store, version: str, tenant: str | None = None, kinds: Mapping[str, Shown] | None = None
+    store: Store,
+    version: str,
+    tenant: str | None = None,
+    kinds: Mapping[str, Shown] | None = None,
+    *,
+    left_out: Callable[[str], None] = _log_left_out,
 ) -> AsyncIterator[bytes]:
-    """The lines, a page at a time; all by their ids, so that the same store always gives the same bytes."""
+    """Yield the lines, a page at a time, by their IDs, so that the same store always gives the same bytes.
+
+    `left_out` is called with the reason for each damaged document, which is not in the lines.
+    """
     yield _encode(_BackupHeader(version, FORMAT)) + b"\n"
     count = 1
     for kind, shown in (kinds or {}).items():
@@ -100,7 +114,11 @@ async def export(
         while documents := await store.docs.list_all(kind, after, PAGE):
             after = (documents[-1].tenant, documents[-1].id)
             for one in documents:
-                whose, body = _shown(kind, one, shown)
+                try:
+                    whose, body = shown(one.tenant, one.id, one.body)
+                except (*DECODE_ERRORS, StoreError) as error:
+                    left_out(_damage(kind, one, error))
+                    continue
                 if tenant is None or whose == tenant:
                     count += 1
                     line = _DocumentLine(kind, one.tenant, one.id, msgspec.Raw(body))
@@ -117,16 +135,38 @@ async def export(
     yield _encode(_EndLine(count)) + b"\n"
 
 
-def _shown(kind: str, one: TenantDoc, shown: Shown) -> tuple[str, bytes]:
-    try:
-        return shown(one.tenant, one.body)
-    except DECODE_ERRORS as error:
-        raise StoreError(f"the document {one.id!r} of kind {kind} is damaged: {error}") from error
+def _damage(kind: str, one: TenantDoc, error: Exception) -> str:
+    is_known = isinstance(error, StoreError)
+    return str(error if is_known else StoreError.damaged_doc(kind, one.id, str(error)))
 
 
 def _written(tenant: str, task_id: str, recorded: ev.Recorded) -> bytes:
     event = msgspec.Raw(encoding.encode_one(recorded.event))
     return _encode(_Line(tenant, task_id, recorded.seq, recorded.at, event)) + b"\n"
+
+
+def find_document(
+    lines: Iterable[bytes], tenant: str, kind: str, doc_id: str, texts: Collection[str] = ()
+) -> bytes:
+    """Return the body of one document of an export, as it is in a store.
+
+    Raises:
+        Misuse: the export has no such document, or it is damaged before it.
+    """
+    for number, text in enumerate(lines, 1):
+        if number == 1:
+            _has_end(text)
+        elif text.startswith(_DOCUMENT):
+            line = _document(number, text)
+            if (line.tenant, line.document, line.id) == (tenant, kind, doc_id):
+                return _body_of(number, line, texts)
+    raise Misuse(f"the export has no document {doc_id!r} of kind {kind!r} and tenant {tenant!r}")
+
+
+def _body_of(number: int, line: _DocumentLine, texts: Collection[str]) -> bytes:
+    if line.document in texts:
+        return _decoded(number, line.body, str, _NO_DOCUMENT).encode()
+    return bytes(line.body)
 
 
 async def restore(
@@ -150,9 +190,7 @@ async def restore(
         for group in _groups(lines):
             if isinstance(group, tuple):
                 number, line = group
-                if line.document in texts:
-                    text = _decoded(number, line.body, str, _NO_DOCUMENT)
-                    line.body = msgspec.Raw(text.encode())
+                line.body = msgspec.Raw(_body_of(number, line, texts))
                 await _write_document(store, number, line, carried, done)
                 continue
             wave.append(group)
@@ -234,8 +272,8 @@ async def _write_document(
     if line.document not in kinds:
         raise Misuse(f"line {number}: documents of kind {line.document!r} are not imported here")
     try:
-        kinds[line.document](line.tenant, body)
-    except DECODE_ERRORS as error:
+        kinds[line.document](line.tenant, line.id, body)
+    except (*DECODE_ERRORS, StoreError) as error:
         raise Misuse(f"line {number}: {error}; {_NO_DOCUMENT}") from None
     known = await store.docs.get(line.tenant, line.document, line.id)
     if known is None:

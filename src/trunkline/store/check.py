@@ -7,6 +7,7 @@ fit only where both are read at one moment: from a store that was opened `read_o
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from types import MappingProxyType
 
 from msgspec import Struct
 
@@ -16,6 +17,7 @@ from trunkline.log import events as ev
 from trunkline.log.fold import State
 from trunkline.log.head import Head, head_after
 from trunkline.store.base import Store
+from trunkline.store.documents import DamagedDocument, DocumentScan, Kinds, find_damaged
 from trunkline.store.records import START, Fault, TaskRef
 from trunkline.wire.spellings import plain_state
 
@@ -25,13 +27,18 @@ AFTER_END = (ev.PushSet, ev.PushDeleted)
 
 
 class CheckReport(Struct):
-    """The counts and the problems of a store. `unread` events are of kinds that a newer version wrote."""
+    """The counts and the problems of a store, and its damaged documents.
+
+    `unread` events and documents are of kinds that a newer version wrote.
+    """
 
     tasks: dict[str, int] = {}
     events: int = 0
     bytes: int = 0
     unread: int = 0
     problems: list[Fault] = []
+    documents: int = 0
+    damaged: list[DamagedDocument] = []
 
 
 class _Look(Struct):
@@ -53,14 +60,18 @@ async def every_task(store: Store) -> AsyncIterator[list[TaskRef]]:
         page, cursor = await store.maintenance.tasks(cursor)
 
 
-async def check(store: Store) -> CheckReport:
-    """Read every log, fold it and compare."""
-    report = CheckReport(tasks={}, problems=[])
+async def check(store: Store, kinds: Kinds = MappingProxyType({})) -> CheckReport:
+    """Read every log, fold it and compare; decode every document by its kind."""
+    report = CheckReport(tasks={}, problems=[], damaged=[])
+    scan = DocumentScan()
     try:
         report.problems += await store.maintenance.faults()
         async for page in every_task(store):
             for ref in page:
                 await _check_task(store, ref, report)
+        async for damaged in find_damaged(store.docs, kinds, scan):
+            report.damaged.append(damaged)
+        report.documents, report.unread = scan.documents, report.unread + scan.unread
     except StoreError as error:
         report.problems.append(Fault("", f"the store cannot be read to its end: {error}"))
     return report

@@ -269,6 +269,10 @@ class Docs(StorePart, ABC):
         ((found,),) = await self._database.rows("docs_size", tenant, kind=kind)
         return int(found)
 
+    async def kinds(self) -> builtins.list[str]:
+        """Return the kinds of which there are documents, over all tenants: for operators."""
+        return [kind for (kind,) in await self._database.rows("doc_kinds")]
+
     async def list_all(
         self, kind: str, after: tuple[str, str] = ("", ""), limit: int = 1000
     ) -> builtins.list[TenantDoc]:

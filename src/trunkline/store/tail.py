@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -16,11 +17,15 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.errors import Conflict, StoreError
+from trunkline.log.encoding import DECODE_ERRORS
 from trunkline.store.base import Store
-from trunkline.store.records import START, Cursor, Doc, TailAppend
+from trunkline.store.documents import DocumentKind, log_damaged
+from trunkline.store.records import START, Cursor, TailAppend
 
 log = logging.getLogger("trunkline.store")
 KIND = "tail-cursor"
+# A number, or in PostgreSQL a number, a seq and a task ID.
+_CURSOR = re.compile(r"(?:\d{1,20}(?:\.\d{1,20}\.[!-~]{0,128})?)?", re.ASCII)
 # Cursors belong to the process, not to a tenant.
 _TENANT = "default"
 PAGE = 1000
@@ -33,7 +38,13 @@ LOOK_S = 0.01
 
 
 class TailListener(Protocol):
-    """A listener that computes something from the whole log."""
+    """A listener that computes something from the whole log.
+
+    With `is_repeatable` the log may be given again from its start; otherwise a reader whose place is lost
+    resumes at the end of the log.
+    """
+
+    is_repeatable: bool
 
     async def take(self, page: Sequence[TailAppend]) -> Sequence[object]:
         """What a page comes to, as MessagePack has it. It may be thrown away and asked for again."""
@@ -51,6 +62,26 @@ class TailListener(Protocol):
 class _TailProgress(Struct, array_like=True):
     cursor: Cursor = START
     batch: bytes = b""
+
+
+def _decode(_name: str, body: bytes) -> _TailProgress | None:
+    """Return the progress of a reader, or None where an operator removed a damaged one."""
+    if not body:
+        return None
+    progress = msgspec.msgpack.decode(body, type=_TailProgress)
+    if not _CURSOR.fullmatch(progress.cursor):
+        raise ValueError("it holds no cursor")
+    return progress
+
+
+# Invariant: revisions grow, since they number the batches. So a damaged document is emptied, never deleted.
+TAIL_CURSORS: DocumentKind[_TailProgress | None] = DocumentKind(KIND, _decode, lambda name, now: b"")
+
+
+def batch_of(body: bytes) -> bytes:
+    """Return the batch in the document of a reader; empty if it has none."""
+    progress = _decode("", body)
+    return b"" if progress is None else progress.batch
 
 
 class TailReader:
@@ -166,15 +197,25 @@ class TailReader:
         return True
 
     async def _load(self) -> None:
-        found = await self._store.docs.get(_TENANT, KIND, self._name) or Doc(self._name, 0, b"")
-        if found.rev == self._rev:
+        found = await self._store.docs.get(_TENANT, KIND, self._name)
+        rev = 0 if found is None else found.rev
+        if rev == self._rev:
             return
-        self._place = (
-            msgspec.msgpack.decode(found.body, type=_TailProgress) if found.body else _TailProgress()
-        )
-        self._rev, self._cursor, self._found = found.rev, self._place.cursor, []
-        # The process that wrote it may have died before its batch had any effect.
-        await self._settle()
+        known = _TailProgress() if found is None else TAIL_CURSORS.read_or_set_aside(_TENANT, found)
+        self._resume(known or await self._restart(), rev)
+        try:
+            # The process that wrote it may have died before its batch had any effect.
+            await self._settle()
+        except DECODE_ERRORS as error:
+            log_damaged(_TENANT, KIND, self._name, error)
+            self._resume(await self._restart(), rev)
+
+    def _resume(self, place: _TailProgress, rev: int) -> None:
+        self._place, self._rev, self._cursor, self._found = place, rev, place.cursor, []
+
+    async def _restart(self) -> _TailProgress:
+        """Return where a reader goes on whose place is lost."""
+        return _TailProgress() if self._listener.is_repeatable else _TailProgress(await self._store.log.end())
 
     async def _settle(self) -> None:
         if self._place.batch:

@@ -53,7 +53,7 @@ def test_notes_that_are_added_at_once_are_all_kept() -> None:
 
 
 def test_there_is_a_bound_on_notes_and_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notes, "_LIMITS", {NOTES: 3})
+    monkeypatch.setattr(notes, "_LIMITS", {NOTES.name: 3})
     monkeypatch.setattr(notes, "_BYTES_LIMIT", 400)
 
     async def case(store: SqliteStore) -> None:

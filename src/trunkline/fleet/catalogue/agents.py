@@ -172,7 +172,8 @@ class AgentsApi:
             RouteNotFound: there is none of this name.
             InvalidParams: a file owns it, which is a conflict.
         """
-        self._owned(call, "api", "announce")
+        if not self._parts.documents.is_damaged(call.tenant, call.id):
+            self._owned(call, "api", "announce")
         await self._parts.documents.delete(call.tenant, call.id)
         return Removed(name=call.id)
 

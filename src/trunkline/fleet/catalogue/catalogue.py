@@ -112,7 +112,7 @@ class Catalogue:
         self._put((tenant, name), entry)
 
     def take_override(self, tenant: str, name: str, override: Override, revision: str = "") -> None:
-        """Take what an operator of a tenant said of an entry that has this revision."""
+        """Apply an operator's override to the entry while it has this revision, or to any without one."""
         if override:
             self._overrides[tenant, name] = _Given(override, revision)
         else:
@@ -250,7 +250,8 @@ class Catalogue:
         if key[0] != OF_FILES and self.is_reserved(entry.name):
             entry = replace(entry, fault="the hub itself runs an agent of this name; take another one")
         given = self._overrides.get((tenant, entry.name))
-        override: Override = "" if given is None or given.revision != entry.revision else given.override
+        is_outdated = given is None or given.revision not in ("", entry.revision)
+        override: Override = "" if given is None or is_outdated else given.override
         return list_entry(entry, self._facts.get(key), self._failures.get(key, ""), override)
 
     def _with_breaker(self, listed: Listed) -> Listed:

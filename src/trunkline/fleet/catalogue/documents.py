@@ -9,15 +9,15 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from trunkline.errors import Conflict, InvalidParams, StoreError
+from trunkline.errors import Conflict, InvalidParams
 from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.entry import Entry, faulty_entry
 from trunkline.fleet.catalogue.entry_reader import read_entry
 from trunkline.fleet.catalogue.files import ENTRIES_LIMIT
 from trunkline.fleet.catalogue.listed import Override
+from trunkline.store.documents import DocumentKind, json_decoder
 from trunkline.store.mirror import TENANT_BYTES, Mirror
 from trunkline.store.parts import Docs
-from trunkline.store.records import Doc
 
 ENTRY_KIND, OVERRIDE_KIND = "catalogue", "catalogue_override"
 # Of the entries that a tenant may have, as many are those of one key that announces agents.
@@ -46,8 +46,22 @@ class KeptOverride(Struct, frozen=True, kw_only=True):
     revision: str
 
 
+def _disabled_override(_name: str, _now: int) -> bytes:
+    return msgspec.json.encode(KeptOverride(override="disabled", revision=""))
+
+
+ENTRIES: DocumentKind[KeptEntry] = DocumentKind(ENTRY_KIND, json_decoder(KeptEntry))
+# Without its document an agent that an operator disabled would take work.
+OVERRIDES: DocumentKind[KeptOverride] = DocumentKind(
+    OVERRIDE_KIND, json_decoder(KeptOverride), _disabled_override
+)
+
+
 class CatalogueDocuments:
-    """The documents of a catalogue, told to it as they are read."""
+    """The documents of a catalogue, which it learns as they are loaded.
+
+    A damaged entry is listed as invalid. An entry whose override is damaged is disabled.
+    """
 
     def __init__(self, docs: Docs, catalogue: Catalogue, now_ms: Callable[[], int]) -> None:
         self._docs = docs
@@ -56,19 +70,15 @@ class CatalogueDocuments:
         # The entries that end where nobody renews them.
         self._announced: set[tuple[str, str]] = set()
         self.entries = Mirror(
-            docs,
-            ENTRY_KIND,
-            lambda doc: _decoded(doc, KeptEntry),
-            self._take,
-            tenant_bytes=TENANT_BYTES,
+            docs, ENTRIES, self._take, set_aside=self._list_damaged, tenant_bytes=TENANT_BYTES
         )
-        self.overrides = Mirror(docs, OVERRIDE_KIND, lambda doc: _decoded(doc, KeptOverride), self._override)
+        self.overrides = Mirror(docs, OVERRIDES, self._override, set_aside=self._disable)
 
     async def refresh(self) -> None:
-        """Take up what has changed.
+        """Load what has changed.
 
         Raises:
-            StoreError: the store does not answer, or a document cannot be read.
+            StoreError: the store does not answer.
         """
         await self.entries.refresh()
         await self.overrides.refresh()
@@ -77,6 +87,10 @@ class CatalogueDocuments:
         """The document of an entry; one that has ended is none."""
         found = self.entries.documents.get((tenant, name))
         return None if found is None or self._ended(found.value) else found.value
+
+    def is_damaged(self, tenant: str, name: str) -> bool:
+        """Return whether the document of an entry is damaged."""
+        return (tenant, name) in self.entries.damaged
 
     async def put(self, tenant: str, name: str, kept: KeptEntry, *, over: KeptEntry | None = None) -> None:
         """Keep an entry in the place of the one that it was judged by, or of none.
@@ -91,7 +105,7 @@ class CatalogueDocuments:
         if known is None:
             self._check_room(tenant, kept)
         body = msgspec.json.encode(kept)
-        await self.entries.put(tenant, name, body, expected_rev=0 if known is None else known.rev)
+        await self.entries.put(tenant, name, body, expected_rev=self.entries.rev(tenant, name))
 
     def _check_room(self, tenant: str, kept: KeptEntry) -> None:
         # Of each tenant by itself: none can take the room of others.
@@ -120,8 +134,7 @@ class CatalogueDocuments:
         Raises:
             Conflict: another process has changed it meanwhile.
         """
-        known = self.overrides.documents.get((tenant, name))
-        rev = 0 if known is None else known.rev
+        rev = self.overrides.rev(tenant, name)
         await self.overrides.put(tenant, name, msgspec.json.encode(kept), expected_rev=rev)
 
     async def sweep(self) -> None:
@@ -176,9 +189,9 @@ class CatalogueDocuments:
         else:
             self._catalogue.take_override(tenant, name, kept.override, kept.revision)
 
+    def _list_damaged(self, tenant: str, name: str, reason: str) -> None:
+        fault = f"its document is damaged: {reason}; remove the agent, or run trunkline store repair"
+        self._catalogue.take(tenant, name, faulty_entry(name, "api", fault, (tenant,)))
 
-def _decoded(doc: Doc, kind: type[Any]) -> Any:
-    try:
-        return msgspec.json.decode(doc.body, type=kind)
-    except msgspec.MsgspecError as error:
-        raise StoreError(f"document {doc.id}: {error}") from error
+    def _disable(self, tenant: str, name: str, _reason: str) -> None:
+        self._catalogue.take_override(tenant, name, "disabled")

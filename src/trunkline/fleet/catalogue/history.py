@@ -15,7 +15,7 @@ from trunkline.errors import StoreError
 from trunkline.fleet.catalogue.catalogue import OF_FILES, Catalogue, Key
 from trunkline.fleet.catalogue.entry import EVERY_TENANT, Entry
 from trunkline.fleet.catalogue.listed import Listed
-from trunkline.fleet.journal import Journal, JournalRow, Journals
+from trunkline.fleet.journal import Journal, JournalRow, Journals, read_state
 from trunkline.net.egress import shown
 
 log = logging.getLogger("trunkline.fleet")
@@ -96,7 +96,7 @@ def home(key: Key, entry: Entry) -> str:
 
 def revised(journal: Journal, listed: Listed | None, now: int) -> Journal | None:
     """A journal with a row of what is other than when it was last written; None where nothing is."""
-    before: dict[str, Any] = msgspec.json.decode(journal.state) or {}
+    before = read_state(journal, dict[str, Any], {})
     after = {} if listed is None else snapshot(listed)
     if listed is not None and listed.state == "discovering" and before:
         # Each start of a process begins so; what matters is what is found.

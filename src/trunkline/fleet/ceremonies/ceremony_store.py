@@ -9,11 +9,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from trunkline.auth.principal import DEFAULT_TENANT
-from trunkline.errors import Conflict, InvalidParams, StoreError
+from trunkline.errors import Conflict, InvalidParams
 from trunkline.fleet.ceremonies.ceremony import Ceremony, CeremonyForm
+from trunkline.store.documents import DocumentKind, json_decoder
 from trunkline.store.mirror import TENANT_BYTES, Mirror
 from trunkline.store.parts import Docs
-from trunkline.store.records import Doc
 
 KIND = "ceremony"
 # How many ceremonies a tenant may keep in the store.
@@ -27,10 +27,13 @@ class StoredCeremony(Struct, frozen=True):
     since: int
 
 
-class CeremonyFault(Struct, frozen=True):
-    """A file that says no ceremony: its name without the ending, and what is wrong, with file and line.
+CEREMONIES: DocumentKind[StoredCeremony] = DocumentKind(KIND, json_decoder(StoredCeremony))
 
-    Whose it would be cannot be read, so it is shown to those who have the files.
+
+class CeremonyFault(Struct, frozen=True):
+    """A file or document that holds no valid schedule: its ID, and what is wrong, with file and line.
+
+    The tenant of a file cannot be read, so its fault is shown to those who have the files.
     """
 
     id: str
@@ -46,14 +49,22 @@ class CeremonyStore:
         self._changed = changed
         self.mirror = Mirror(
             docs,
-            KIND,
-            _decode,
+            CEREMONIES,
             lambda tenant, one_id, _: self._told((tenant, one_id)),
             tenant_bytes=TENANT_BYTES,
         )
         self._filed: dict[tuple[str, str], Ceremony] = {}
         self._all: Mapping[tuple[str, str], Ceremony] | None = None
-        self.faults: Sequence[CeremonyFault] = ()
+        self._file_faults: Sequence[CeremonyFault] = ()
+
+    @property
+    def faults(self) -> list[CeremonyFault]:
+        """The files that hold no valid schedule, and the damaged documents."""
+        damaged = [
+            CeremonyFault(one_id, f"its document is damaged: {found.reason}; delete or repair it", tenant)
+            for (tenant, one_id), found in self.mirror.damaged.items()
+        ]
+        return [*self._file_faults, *damaged]
 
     def all(self) -> Mapping[tuple[str, str], Ceremony]:
         """The ceremonies of all tenants."""
@@ -69,7 +80,7 @@ class CeremonyStore:
     def take_files(self, filed: Sequence[Ceremony], faults: Sequence[CeremonyFault]) -> None:
         """Take the ceremonies of files in the place of those that files had before."""
         found = {one.key: one for one in filed}
-        before, self._filed, self.faults = self._filed, found, faults
+        before, self._filed, self._file_faults = self._filed, found, faults
         for key in {*before, *found}:
             if before.get(key) != found.get(key):
                 self._told(key)
@@ -94,17 +105,17 @@ class CeremonyStore:
             )
         if over is not None and self.all().get(one.key) != over:
             raise taken(one.id)
-        known = None if over is None else self.mirror.documents.get(one.key)
+        rev = 0 if over is None and one.key not in self.mirror.damaged else self.mirror.rev(*one.key)
         body = msgspec.json.encode(StoredCeremony(one.form, one.since))
         try:
-            await self.mirror.put(one.tenant, one.id, body, expected_rev=0 if known is None else known.rev)
+            await self.mirror.put(one.tenant, one.id, body, expected_rev=rev)
         except Conflict:
             await self.mirror.refresh()
             raise taken(one.id) from None
 
-    async def delete(self, one: Ceremony) -> None:
-        """Remove a ceremony from the store."""
-        await self._docs.delete(one.tenant, KIND, one.id)
+    async def delete(self, tenant: str, one_id: str) -> None:
+        """Remove a schedule from the store."""
+        await self._docs.delete(tenant, KIND, one_id)
         await self.mirror.refresh()
 
     def _told(self, key: tuple[str, str]) -> None:
@@ -125,10 +136,3 @@ def _ceremony(tenant: str, stored: StoredCeremony) -> Ceremony:
     # Earlier versions took channels of the operator's machine from every tenant.
     form = stored.form if tenant == DEFAULT_TENANT else replace(stored.form, notify_channel="")
     return Ceremony(tenant=tenant, form=form, owner="api", since=stored.since)
-
-
-def _decode(doc: Doc) -> StoredCeremony:
-    try:
-        return msgspec.json.decode(doc.body, type=StoredCeremony)
-    except msgspec.MsgspecError as error:
-        raise StoreError(f"the ceremony {doc.id} cannot be read: {error}") from error

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from trunkline.fleet.ceremonies.ceremony import Ceremony
 from trunkline.fleet.ceremonies.schedule import GRACE_MS, MISSED_MS, due_moments, planned_id
-from trunkline.fleet.journal import Journal, JournalRow
+from trunkline.fleet.journal import Journal, JournalRow, read_state
 from trunkline.log.head import Head
 from trunkline.wire.spellings import plain_state, timestamp
 from trunkline.wire.types import TERMINAL, TaskState
@@ -83,7 +83,7 @@ class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def progress_of(journal: Journal) -> Progress:
     """The progress that a journal holds."""
-    return msgspec.json.decode(journal.state, type=Progress | None) or Progress()
+    return read_state(journal, Progress, Progress())
 
 
 def journal_with(journal: Journal, progress: Progress, rows: Sequence[JournalRow]) -> Journal:

@@ -11,10 +11,13 @@ from msgspec import Meta, Struct
 from trunkline.config import seconds
 from trunkline.errors import Conflict
 from trunkline.fleet.call import ApiStruct
+from trunkline.store.documents import DocumentKind
 from trunkline.store.parts import Docs
 
 log = logging.getLogger("trunkline.fleet")
 KIND = "fleet-alert"
+# When an alert of a kind was raised last, in milliseconds.
+FLEET_ALERTS: DocumentKind[int] = DocumentKind(KIND, lambda _, body: int(body))
 AlertKind = Literal["failure-rate", "daily-cost", "orphaned-skills"]
 
 
@@ -105,7 +108,8 @@ class AlertLog:
         limits = self._limits(tenant)
         for alert in alerts_of(found, limits):
             doc = await self._docs.get(tenant, KIND, alert.kind)
-            if doc is not None and abs(now - int(doc.body)) < limits.cooldown_ms:
+            told_at = None if doc is None else FLEET_ALERTS.read_or_set_aside(tenant, doc)
+            if told_at is not None and abs(now - told_at) < limits.cooldown_ms:
                 continue
             rev = 0 if doc is None else doc.rev
             if self._raised is not None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import msgspec
 from msgspec import Struct, field
 
-from trunkline.errors import StoreError
 from trunkline.fleet.health.outcome import COMPLETED, FAILED
 from trunkline.fleet.health.periods import (
     KEPT_MS,
@@ -17,15 +15,17 @@ from trunkline.fleet.health.periods import (
     FailedRun,
     Period,
     newest_failures,
+    read_period,
     start_of,
     summarize,
 )
 from trunkline.fleet.health.tally import Summary
+from trunkline.store.documents import DocumentKind
 from trunkline.store.mirror import Mirror
 from trunkline.store.parts import Docs
-from trunkline.store.records import Doc
 
 KIND = "health"
+HEALTH: DocumentKind[Period] = DocumentKind(KIND, read_period)
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 # The edge of a window moves on while nothing happens: what was computed holds for this long at most.
@@ -67,7 +67,7 @@ class HealthRecords:
     def __init__(self, docs: Docs, window_ms: int, now_ms: Callable[[], int]) -> None:
         self.window_ms = window_ms
         self.now_ms = now_ms
-        self.mirror: Mirror[Period] = Mirror(docs, KIND, self._decode, self._changed)
+        self.mirror: Mirror[Period] = Mirror(docs, HEALTH, self._changed)
         self._periods: dict[str, dict[int, Period]] = {}
         # Of hours that are whole in a window, so that only its edges are counted row by row.
         self._hours: dict[tuple[str, int], dict[Cell, Summary]] = {}
@@ -166,9 +166,9 @@ class HealthRecords:
     def outdated(self) -> list[tuple[str, int]]:
         """The periods that need not be kept any longer, by tenant and start."""
         before = self.now_ms() - KEPT_MS - PERIOD_MS
-        return [
-            (tenant, start) for tenant, kept in self._periods.items() for start in kept if start <= before
-        ]
+        damaged = [(tenant, int(one)) for tenant, one in self.mirror.damaged if one.isdecimal()]
+        known = [(tenant, start) for tenant, kept in self._periods.items() for start in kept]
+        return [(tenant, start) for tenant, start in [*known, *damaged] if start <= before]
 
     def _now(self, tenant: str) -> _Computed:
         now, version = self.now_ms(), self._versions.get(tenant, 0)
@@ -206,20 +206,16 @@ class HealthRecords:
                 self._hours[tenant, hour] = known
         return known
 
-    def _decode(self, doc: Doc) -> Period:
-        try:
-            period = msgspec.msgpack.decode(doc.body, type=Period)
-        except msgspec.DecodeError as error:
-            raise StoreError(f"document {doc.id} of kind {KIND} cannot be read: {error}") from None
-        period.cells = [self._cells.setdefault(cell, cell) for cell in period.cells]
-        return period
-
     def _changed(self, tenant: str, doc_id: str, value: Period | None) -> None:
+        if value is None and not doc_id.isdecimal():
+            # It was damaged, so it was never counted.
+            return
         start = int(doc_id)
         kept = self._periods.setdefault(tenant, {})
         if value is None:
             kept.pop(start, None)
         else:
+            value.cells = [self._cells.setdefault(cell, cell) for cell in value.cells]
             kept[start] = value
         self._hours.pop((tenant, start // HOUR_MS), None)
         self._versions[tenant] = self._versions.get(tenant, 0) + 1

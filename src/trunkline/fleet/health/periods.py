@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from math import nan
 from struct import Struct as Packed
 
+import msgspec
 from msgspec import Struct, field
 
 from trunkline.config import HEALTH_KEPT_S
-from trunkline.fleet.health.outcome import ASKED, CALLED, FAILED, TaskOutcome
+from trunkline.fleet.health.outcome import ASKED, CALLED, CLASSES, FAILED, TaskOutcome
 from trunkline.fleet.health.tally import Row, Summary, Tally
 
 PERIOD_MS = 300_000
@@ -106,6 +107,20 @@ def fold(period: Period, start: int, outcomes: Iterable[TaskOutcome]) -> None:
         tally.bin(more)
     period.calls = list(calls.values())
     period.failures = newest_failures(period.failures)
+
+
+def read_period(doc_id: str, body: bytes) -> Period:
+    """Return the period that a document holds; its ID is when the period began.
+
+    Raises:
+        ValueError: the document holds none.
+    """
+    period = msgspec.msgpack.decode(body, type=Period)
+    if int(doc_id) % PERIOD_MS or len(period.rows) % _ROW.size:
+        raise ValueError("its ID or the length of its rows does not fit")
+    if any([row[3] >= len(CLASSES) for row in rows_of(period)]):
+        raise ValueError("a row has an unknown outcome")
+    return period
 
 
 def rows_of(period: Period) -> Iterator[Row]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from trunkline.errors import Conflict, StoreError
-from trunkline.fleet.health.health_records import KIND, HealthRecords
+from trunkline.fleet.health.health_records import HEALTH, KIND, HealthRecords
 from trunkline.fleet.health.outcome import OpenTask, TaskOutcome, counted, has_calls, replay
 from trunkline.fleet.health.periods import KEPT_MS, Period, fold, start_of
 from trunkline.log.events import Submitted
@@ -22,11 +22,15 @@ log = logging.getLogger("trunkline.fleet")
 OPEN_LIMIT = 20_000
 _PAGE = 1000
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[TaskOutcome]).decode
+BATCH = list[TaskOutcome]
+_decode = msgspec.msgpack.Decoder(BATCH).decode
 
 
 class HealthRecorder:
     """Listens to the whole log. What it remembers of open tasks only saves reading their logs."""
+
+    # Outcomes would be counted twice.
+    is_repeatable = False
 
     def __init__(self, store: Store, records: HealthRecords, origin: str) -> None:
         self._store = store
@@ -81,7 +85,8 @@ class HealthRecorder:
     async def _write(self, tenant: str, start: int, outcomes: Sequence[TaskOutcome], number: int) -> bool:
         """Whether the document has the batch now; another process may have changed it meanwhile."""
         doc = await self._store.docs.get(tenant, KIND, str(start))
-        period = Period() if doc is None else msgspec.msgpack.decode(doc.body, type=Period)
+        found = None if doc is None else HEALTH.read_or_set_aside(tenant, doc)
+        period = Period() if found is None else found
         if period.batch >= number:
             return True
         fold(period, start, outcomes)

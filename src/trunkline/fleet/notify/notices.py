@@ -17,8 +17,9 @@ from trunkline.fleet.notify.notice import Notice
 from trunkline.log.events import FollowUp, QuestionClosed, Replied, Status
 from trunkline.log.fold import State
 from trunkline.store.base import Store
+from trunkline.store.documents import DocumentKind, json_decoder
 from trunkline.store.mirror import Mirror
-from trunkline.store.records import Doc, TailAppend
+from trunkline.store.records import TailAppend
 from trunkline.wire.types import INTERRUPTED
 
 log = logging.getLogger("trunkline.fleet")
@@ -26,15 +27,19 @@ KIND = "notice"
 # How long an alert is kept after it was raised: longer than all attempts to tell of it.
 ALERT_KEPT_MS = 4 * 3600 * 1000
 _TRIES = 20
-_decode = msgspec.msgpack.Decoder(list[tuple[str, str]]).decode
+BATCH = list[tuple[str, str]]
+_decode = msgspec.msgpack.Decoder(BATCH).decode
 # After these a question may be closed.
 ANSWERS = Status | FollowUp | QuestionClosed | Replied
 Key = tuple[str, str]
+NOTICES: DocumentKind[Notice] = DocumentKind(KIND, json_decoder(Notice))
 Revise = Callable[[Notice | None], Notice | None]
 
 
 class NoticeStore:
-    """Listens to the whole log; `asking` gives the state of a task that asks people something, else None."""
+    """Listens to the whole log; `asking` returns the state of a task that asks people something, or None."""
+
+    is_repeatable = True
 
     def __init__(
         self,
@@ -48,7 +53,7 @@ class NoticeStore:
         self._store = store
         self._asking = asking
         self._caller = caller
-        self.mirror = Mirror(store.docs, KIND, _read, lambda _tenant, _id, _notice: changed())
+        self.mirror = Mirror(store.docs, NOTICES, lambda _tenant, _id, _notice: changed())
 
     @property
     def notices(self) -> list[tuple[Key, Notice]]:
@@ -84,7 +89,7 @@ class NoticeStore:
                 raise
             state = None
         if state is None or state.question is None:
-            if (tenant, task_id) in self.mirror.documents:
+            if self.mirror.rev(tenant, task_id):
                 await self.forget(tenant, task_id)
             return None
         caller = self._caller(tenant, state)
@@ -101,7 +106,10 @@ class NoticeStore:
         await self.change(tenant, doc_id, lambda known: made if known is None else None)
 
     async def sweep(self, now: int) -> None:
-        """Look after everything that nobody may have heard of: questions closed meanwhile, alerts of old."""
+        """Update what nobody may have heard of: closed questions, old alerts, and damaged notices."""
+        for tenant, doc_id in list(self.mirror.damaged):
+            # A damaged notice of a question that is still open is replaced; any other is removed.
+            await self.look(tenant, doc_id)
         for (tenant, doc_id), notice in self.notices:
             if notice.alert is None:
                 await self.look(tenant, doc_id)
@@ -119,7 +127,7 @@ class NoticeStore:
             made = revise(None if known is None else known.value)
             if made is None:
                 return False
-            rev = 0 if known is None else known.rev
+            rev = self.mirror.rev(tenant, doc_id)
             try:
                 await self.mirror.put(tenant, doc_id, msgspec.json.encode(made), expected_rev=rev)
             except Conflict:
@@ -132,10 +140,3 @@ class NoticeStore:
         """Remove a notice that nobody needs any more."""
         await self._store.docs.delete(tenant, KIND, doc_id)
         await self.mirror.refresh()
-
-
-def _read(doc: Doc) -> Notice:
-    try:
-        return msgspec.json.decode(doc.body, type=Notice)
-    except msgspec.MsgspecError as error:
-        raise StoreError(f"document {doc.id}: {error}") from error

@@ -24,8 +24,9 @@ from trunkline.fleet.notify.receiver import NoticeReceiver
 from trunkline.fleet.views import task_item
 from trunkline.log.fold import State
 from trunkline.store.base import Store
+from trunkline.store.documents import DocumentKind, json_decoder
 from trunkline.store.mirror import Mirror
-from trunkline.store.records import Doc, Where
+from trunkline.store.records import Where
 from trunkline.wire.types import TaskState
 
 log = logging.getLogger("trunkline.fleet")
@@ -72,6 +73,9 @@ class ShownTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return replace(self, shown={**self.shown, name: message})
 
 
+TASK_UPDATES: DocumentKind[ShownTask] = DocumentKind(KIND, json_decoder(ShownTask))
+
+
 class TaskUpdates:
     """Looks at the tasks of the tenants that receivers want to hear of; `load` gives one as it stands."""
 
@@ -94,7 +98,7 @@ class TaskUpdates:
         self._closed = closed
         self._now = now_ms
         self._origin = origin
-        self._mirror = Mirror(store.docs, KIND, _read)
+        self._mirror = Mirror(store.docs, TASK_UPDATES)
         self._told: dict[str, deque[int]] = {name: deque(maxlen=PER_MINUTE) for name in channels}
 
     async def run(self) -> None:
@@ -141,7 +145,7 @@ class TaskUpdates:
                 continue
             if self._now() - state.created_at >= AFTER_MS:
                 count += 1
-                await self._put(tenant, head.task_id, ShownTask(), 0)
+                await self._put(tenant, head.task_id, ShownTask(), self._mirror.rev(tenant, head.task_id))
 
     async def _show(self, tenant: str, task_id: str) -> None:
         state = await self._state(tenant, task_id)
@@ -227,10 +231,3 @@ def update_text(state: State, origin: str) -> str:
 
 def _hashed(content: str) -> str:
     return sha256(content.encode()).hexdigest()[:16]
-
-
-def _read(doc: Doc) -> ShownTask:
-    try:
-        return msgspec.json.decode(doc.body, type=ShownTask)
-    except msgspec.MsgspecError as error:
-        raise StoreError(f"document {doc.id}: {error}") from error

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from trunkline.fleet.journal import Journal, Journals
+from trunkline.fleet.journal import Journal, Journals, read_state
 from trunkline.fleet.routing.choose import Standing
 from trunkline.store.parts import Heads
 from trunkline.store.records import Where
@@ -118,4 +118,4 @@ def _key(text: str) -> str:
 
 
 def _read(journal: Journal) -> dict[str, int]:
-    return msgspec.json.decode(journal.state, type=dict[str, int] | None) or {}
+    return read_state(journal, dict[str, int], {})

@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
-# The documents of a store that hold a registered definition by its hash, and the hash by its id.
+from trunkline.flow.definition.canonical import definition_hash
+from trunkline.store.documents import DocumentKind
+
+# Follows the hash in the document of a workflow ID that an operator registered for another tenant.
+BY_OPERATOR = " operator"
+_HASH = re.compile(f"[0-9a-f]{{64}}(?:{BY_OPERATOR})?")
+
+
+def _decode_definition(hash: str, body: bytes) -> dict[str, Any]:
+    document = msgspec.json.decode(body, type=dict[str, Any])
+    if definition_hash(document) != hash:
+        raise ValueError("its content does not have its hash")
+    return document
+
+
+def _decode_hash(_workflow_id: str, body: bytes) -> str:
+    if not _HASH.fullmatch(text := body.decode()):
+        raise ValueError("it holds no hash")
+    return text
+
+
+# The documents of a store that hold a registered definition by its hash, and the hash by its ID.
 WORKFLOW_KIND, WORKFLOW_ID_KIND = "workflow", "workflow.id"
+WORKFLOWS: DocumentKind[dict[str, Any]] = DocumentKind(WORKFLOW_KIND, _decode_definition)
+WORKFLOW_IDS: DocumentKind[str] = DocumentKind(WORKFLOW_ID_KIND, _decode_hash)
 
 START = "__start__"
 

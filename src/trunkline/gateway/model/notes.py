@@ -12,13 +12,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from trunkline.errors import Conflict, Misuse
+from trunkline.errors import Conflict, Misuse, StoreError
 from trunkline.fleet.catalogue.model_entry import ModelMemory
+from trunkline.store.documents import DocumentKind, json_decoder
 from trunkline.store.parts import Docs
 
-NOTES, TODOS = "model.notes", "model.todos"
 TEXT_LIMIT = 8192
-_LIMITS = {NOTES: 1000, TODOS: 200}
 _BYTES_LIMIT = 1 << 20
 # For all agents of a tenant together, also those that are gone.
 TENANT_BYTES = 64 << 20
@@ -37,15 +36,25 @@ class Note(Struct, frozen=True, omit_defaults=True):
     done: bool = False
 
 
-class NoteBook:
-    """The notes of one kind, by tenant and agent."""
+Notes = DocumentKind[tuple[Note, ...]]
+NOTES: Notes = DocumentKind("model.notes", json_decoder(tuple[Note, ...]))
+TODOS: Notes = DocumentKind("model.todos", json_decoder(tuple[Note, ...]))
+_LIMITS = {NOTES.name: 1000, TODOS.name: 200}
 
-    def __init__(self, docs: Docs, kind: str) -> None:
+
+class NoteBook:
+    """The notes of one kind, by tenant and agent. Damaged notes are neither shown nor replaced."""
+
+    def __init__(self, docs: Docs, kind: Notes) -> None:
         self._docs = docs
         self._kind = kind
 
     async def read(self, tenant: str, agent: str) -> tuple[Note, ...]:
-        """All notes of an agent, the oldest first."""
+        """Return all notes of an agent, the oldest first.
+
+        Raises:
+            Misuse: they are damaged.
+        """
         return (await self._read(tenant, agent))[0]
 
     async def add(self, tenant: str, agent: str, note: Note) -> None:
@@ -81,13 +90,16 @@ class NoteBook:
 
     async def _is_full(self, tenant: str, size: int) -> bool:
         # What this agent has is counted twice, and another may write at once: a bound, not a count.
-        return await self._docs.size(tenant, self._kind) + size > TENANT_BYTES
+        return await self._docs.size(tenant, self._kind.name) + size > TENANT_BYTES
 
     async def _read(self, tenant: str, agent: str) -> tuple[tuple[Note, ...], int]:
-        doc = await self._docs.get(tenant, self._kind, agent)
+        doc = await self._docs.get(tenant, self._kind.name, agent)
         if doc is None:
             return (), 0
-        return msgspec.json.decode(doc.body, type=tuple[Note, ...]), doc.rev
+        try:
+            return self._kind.read(doc.id, doc.body), doc.rev
+        except StoreError as error:
+            raise Misuse(str(error)) from None
 
     async def _change(
         self, tenant: str, agent: str, change: Callable[[tuple[Note, ...]], tuple[Note, ...]]
@@ -98,14 +110,15 @@ class NoteBook:
             if changed == known:
                 return
             body = msgspec.json.encode(changed)
-            if len(changed) > _LIMITS[self._kind] or (len(body) > _BYTES_LIMIT and len(changed) > len(known)):
+            is_large = len(body) > _BYTES_LIMIT and len(changed) > len(known)
+            if len(changed) > _LIMITS[self._kind.name] or is_large:
                 raise Misuse("there are too many; delete one first")
             if len(changed) > len(known) and await self._is_full(tenant, len(body)):
                 raise Misuse(
                     f"the agents of a tenant keep at most {TENANT_BYTES >> 20} MiB; delete some first"
                 )
             try:
-                await self._docs.put(tenant, self._kind, agent, body, rev)
+                await self._docs.put(tenant, self._kind.name, agent, body, rev)
                 return
             except Conflict:
                 continue

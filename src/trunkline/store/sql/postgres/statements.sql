@@ -571,6 +571,9 @@ FROM docs
 WHERE tenant = :tenant AND kind = :kind AND id = :id AND body = :body AND gone_at IS NULL
 FOR UPDATE;
 
+-- name: doc_kinds
+SELECT DISTINCT kind FROM docs WHERE gone_at IS NULL ORDER BY kind;
+
 -- name: every_doc
 SELECT tenant, id, rev, body
 FROM docs
