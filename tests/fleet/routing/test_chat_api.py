@@ -25,13 +25,27 @@ def test_hb21_a_conversation_goes_on_by_context_and_by_task_until_it_is_done() -
         status, last = await at.post(
             "a2a/chat", {"agent": "desk", "message": "bye", "contextId": context, "done": True}
         )
-        assert (status, last["response"], "contextId" in last) == (200, "did bye", False)
+        assert (status, last["response"]) == (200, "did bye")
+        assert last.keys().isdisjoint({"contextId", "taskId"})
         # What still asked in the conversation is cancelled, and nothing more is taken.
         await at.at.until(open_one["taskId"], "canceled")
-        for body in ({"contextId": context}, {"taskId": last["taskId"]}):
+        for body in ({"contextId": context}, {"taskId": last["correlationId"]}):
             status, said = await at.post("a2a/chat", {"agent": "desk", "message": "more", **body})
             assert (status, said["code"], said["field"]) == (409, "CONTEXT_CLOSED", "contextId")
         assert (await at.post("a2a/chat", {"agent": "desk", "message": "anew"}))[0] == 200
+
+    hub(work)
+
+
+def test_a_pending_answer_in_a_closed_conversation_has_only_an_address_to_poll() -> None:
+    async def work(at: Hub) -> None:
+        body = {"agent": "desk", "message": "hold", "done": True, "returnImmediately": True}
+        status, last = await at.post("a2a/chat", body)
+        assert (status, last["pending"]) == (200, True)
+        assert last.keys().isdisjoint({"contextId", "taskId"})
+        _, polled = await at.get(last["pollUrl"].removeprefix("/api/"))
+        assert polled["status"] == "pending"
+        assert polled["reply"].keys().isdisjoint({"contextId", "taskId"})
 
     hub(work)
 

@@ -57,17 +57,17 @@ class DelegateForm(ApiStruct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class ChatAnswer(ApiStruct, frozen=True, kw_only=True):
-    """What an agent answered, or asks; while it is at work `pending`, and `pollUrl` tells of the end.
+    """The answer or the question of an agent; while the agent works it is `pending` and has a `pollUrl`.
 
-    A conversation that is closed has no `contextId` any more.
+    The answer in a closed conversation has no `contextId` and no `taskId`.
     """
 
     agent: str
-    task_id: str
     task_state: str
     correlation_id: str
     response: str | None
     context_id: str = ""
+    task_id: str = ""
     pending: bool = False
     poll_url: str = ""
     error: str = ""
@@ -226,27 +226,27 @@ class ChatApi:
             call, message_of(form.message), skill=form.skill, targets=(form.agent,), metadata=metadata
         )
         (made,) = await self._dispatcher.dispatch(order)
-        reply = self._answer(made.feed.state)
-        if made.feed.state.state is TaskState.REJECTED:
-            raise self._refusal(call, form, reply)
+        state = made.feed.state
+        if state.state is TaskState.REJECTED:
+            raise self._refusal(call, form, self._answer(state))
         return DelegateAnswer(
-            task_id=reply.task_id,
-            context_id=made.feed.state.context_id,
-            correlation_id=reply.correlation_id,
-            poll_url=_poll_url(reply.task_id),
+            task_id=state.task_id,
+            context_id=state.context_id,
+            correlation_id=correlation_of(state),
+            poll_url=_poll_url(state.task_id),
         )
 
     def _answer(self, state: State) -> ChatAnswer:
         item = task_item(state, self._runner.origin)
         result = Result(task=state.task(0))
-        is_pending = not state.resting
+        is_pending, is_done = not state.resting, _is_done(state)
         return ChatAnswer(
             agent=item.agent,
-            task_id=item.task_id,
             task_state=plain_state(state.state),
             correlation_id=correlation_of(state),
             response=None if is_pending else item.text,
-            context_id="" if _is_done(state) else item.context_id,
+            context_id="" if is_done else item.context_id,
+            task_id="" if is_done else item.task_id,
             pending=is_pending,
             poll_url=_poll_url(item.task_id) if is_pending else "",
             error=item.error or (f"the task is {item.state}" if _has_failed(state) else ""),

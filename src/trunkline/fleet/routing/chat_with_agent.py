@@ -58,9 +58,9 @@ class ChatTool:
         self._at_most_s = at_most_s
 
     async def __call__(self, agent: str, message: str, **members: Any) -> dict[str, Any]:
-        """Say something; gives what `POST /api/a2a/chat` answers, or `{"error": …}`.
+        """Send a message and return the answer of `POST /api/a2a/chat`, or `{"error": …}`.
 
-        One that is still `pending` after the wait has a `taskId`, by which it can be looked up.
+        An answer that is still `pending` after the wait has a `pollUrl`.
         """
         given = {name: value for name, value in members.items() if value is not None}
         try:
@@ -69,7 +69,7 @@ class ChatTool:
             while answer.get("pending") and left > 0:
                 await asyncio.sleep(min(self._every_s, left))
                 left -= self._every_s
-                answer = (await self._ask("GET", f"/a2a/task/{answer['taskId']}")).get("reply", answer)
+                answer = (await self._ask("GET", answer["pollUrl"].removeprefix("/api"))).get("reply", answer)
         except TimeoutError:
             return {"error": f"the hub did not answer within {TIMEOUT_S:g} seconds"}
         except TrunklineError as error:
