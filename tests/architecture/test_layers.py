@@ -48,7 +48,7 @@ EXCEPTIONS = {
     ("trunkline.store.url", "trunkline.store.postgres.store"): "its driver is the extra `postgres`",
     ("trunkline.mcp.servers", "trunkline.mcp.session"): "its library is the extra `mcp`",
     ("trunkline.mcp.mount", "trunkline.mcp.http_server"): "its library is the extra `mcp`",
-    ("trunkline.fleet.notify.channels", "apprise"): "the extra `notify`",
+    ("trunkline.fleet.notify.apprise_channel", "apprise"): "the extra `notify`",
     ("trunkline.hub.hub", "trunkline.hub.models"): "the extra `model`, which takes a second to load",
     ("trunkline.bridge.tools", "trunkline.adapters.langchain"): "the extra `langchain`",
     ("trunkline.bridge.tools", "trunkline.adapters.pydantic_ai"): "the extra `pydantic-ai`",

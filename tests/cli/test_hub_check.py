@@ -80,7 +80,8 @@ def test_schedule_for_a_skill_of_any_kind_of_agent_is_accepted(workspace: Path, 
         ({"skill": "paint", "targets": "[writer]"}, "line 3: skill: no agent of writer has the skill 'paint'"),
         ({"targets": "[writer, gone]"}, "line 4: targets.1: agent 'gone' not found"),
         ({"notifyChannel": "ops-room"},
-         "line 4: notifyChannel: channel 'ops-room' is not configured; set DISCORD_WEBHOOK_OPS_ROOM"),
+         "line 4: notifyChannel: channel 'ops-room' is not configured; set DISCORD_WEBHOOK_OPS_ROOM, "
+         "or add it to notify"),
         ({"notifyWebhookEnv": "HOOK_OF_NOBODY"},
          "line 4: notifyWebhookEnv: the variable HOOK_OF_NOBODY is not set"),
     ],
@@ -96,6 +97,30 @@ def test_channel_that_is_configured_is_accepted(workspace: Path, monkeypatch: py
     schedule(workspace, notifyChannel="ops-room")
     monkeypatch.setenv("DISCORD_WEBHOOK_OPS_ROOM", "https://example.com/hook")
     assert check(str(workspace)) == []
+
+
+BOT = f"{{name: team, discord: '4711', discord_token_env: BOT, discord_public_key: '{'0' * 64}'}}"
+
+
+@pytest.mark.parametrize(
+    ("channel", "receiver", "is_known"),
+    [
+        ('"1469080556720623699"', BOT, True),
+        ("team", BOT, True),
+        ("office", BOT, False),
+        ("office", "{name: office, webhook: 'https://example.com'}", True),
+        ('"1469080556720623699"', "{name: office, webhook: 'https://example.com'}", False),
+    ],
+)
+def test_channel_of_a_receiver_or_a_bot_is_accepted(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, channel: str, receiver: str, is_known: bool
+) -> None:
+    schedule(workspace, notifyChannel=channel)
+    monkeypatch.setenv("BOT", "token")
+    with (workspace / "hub.yaml").open("a") as file:
+        file.write(f"notify: [{receiver}]\n")
+    found = ["notifyChannel" in one for one in check(str(workspace))]
+    assert found == ([] if is_known else [True])
 
 
 def test_skill_that_only_a_remote_card_can_name_is_a_warning(workspace: Path, trunkline: Run) -> None:

@@ -18,6 +18,8 @@ from trunkline.fleet.ceremonies.ceremony import ALL, Ceremony
 from trunkline.fleet.ceremonies.ceremony_store import CeremonyFault
 from trunkline.fleet.ceremonies.files import CeremonyFiles, read_ceremony_file
 from trunkline.fleet.ceremonies.reports import channel_variable
+from trunkline.fleet.notify import Channel
+from trunkline.fleet.notify.channels import find_channel
 from trunkline.hub.hub import CEREMONIES, variable_of
 from trunkline.hub.mocks import VARIABLE
 from trunkline.hub.module_source import ModuleSource, find_module
@@ -43,10 +45,11 @@ def check(folder: str) -> list[str]:
     if not workspace.is_dir():
         raise Misuse(f"{workspace} is no folder; make one with trunkline hub init {workspace}")
     hub = HubFile()
+    channels: Mapping[str, Channel] = {}
     wrong: list[str] = []
     try:
         hub = read_hub(workspace)
-        check_notify(workspace, hub, variable_of({}))
+        channels = check_notify(workspace, hub, variable_of({}))
     except Misuse as error:
         wrong.append(_named(workspace, error))
     catalogue = Catalogue(lambda: 0)
@@ -56,7 +59,7 @@ def check(folder: str) -> list[str]:
     entries = [*catalogue.entries().values()]
     sound = Fleet(workspace, tuple(one for one in entries if not one.fault))
     wrong += [fault.reason for fault in unread]
-    wrong += [*_check_hub(workspace, hub, sound), *_check_schedules(workspace, sound)]
+    wrong += [*_check_hub(workspace, hub, sound), *_check_schedules(workspace, sound, channels)]
     wrong += [*_check_imports(sound), *_check_models(sound), *_check_workflows(sound)]
     # An entry that is named by its place is not named twice: its fault begins with that.
     return wrong + [
@@ -177,7 +180,7 @@ def _check_hub(workspace: Path, hub: HubFile, fleet: Fleet) -> Iterator[str]:
             yield f"{place}: routing.splits.{skill}: agent {agent!r} not found"
 
 
-def _check_schedules(workspace: Path, fleet: Fleet) -> Iterator[str]:
+def _check_schedules(workspace: Path, fleet: Fleet, channels: Mapping[str, Channel]) -> Iterator[str]:
     """Yield what schedules name and nobody has: skills, agents, channels, variables."""
     folder = workspace / CEREMONIES
     for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
@@ -189,11 +192,13 @@ def _check_schedules(workspace: Path, fleet: Fleet) -> Iterator[str]:
             # Reported with the other files.
             continue
         if position is not None:
-            for member, why in _schedule_findings(one, fleet):
+            for member, why in _schedule_findings(one, fleet, channels):
                 yield _finding(position(member), member, why)
 
 
-def _schedule_findings(one: Ceremony, fleet: Fleet) -> Iterator[tuple[str, str]]:
+def _schedule_findings(
+    one: Ceremony, fleet: Fleet, channels: Mapping[str, Channel]
+) -> Iterator[tuple[str, str]]:
     form, variable = one.form, variable_of({})
     known = fleet.agents(one.tenant)
     targets = [] if form.targets == (ALL,) else [*form.targets]
@@ -207,8 +212,9 @@ def _schedule_findings(one: Ceremony, fleet: Fleet) -> Iterator[tuple[str, str]]
         yield "notifyWebhookEnv", f"the variable {one.notify_env} is not set"
     elif form.notify_channel and not form.notify_webhook:
         name = channel_variable(form.notify_channel)
-        if variable(name) is None:
-            yield "notifyChannel", f"channel {form.notify_channel!r} is not configured; set {name}"
+        if variable(name) is None and find_channel(channels, form.notify_channel) is None:
+            why = f"channel {form.notify_channel!r} is not configured; set {name}, or add it to notify"
+            yield "notifyChannel", why
 
 
 def _check_imports(fleet: Fleet) -> Iterator[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -28,7 +27,7 @@ from trunkline.fleet.health.fleet_health import FleetHealth
 from trunkline.fleet.inbox import inbox_of
 from trunkline.fleet.notify.answer_page import AnswerPage, answer_mount
 from trunkline.fleet.notify.callers import CallerFirst
-from trunkline.fleet.notify.discord import DiscordAnswers, discord_mount
+from trunkline.fleet.notify.channel_requests import ChannelRequests, channel_mounts
 from trunkline.fleet.notify.links import AnswerLinks
 from trunkline.fleet.notify.notifications import Notifications
 from trunkline.fleet.openai.api import OpenAiApi, openai_mounts
@@ -111,8 +110,6 @@ class Hub:
         self.files.start()
         read_keys(workspace)
         check_notify(workspace, self.file, self._variable)
-        # What entries import stands in the workspace, or is installed.
-        sys.path.insert(0, str(workspace.resolve()))
         self.carried = CarriedAgents(self.catalogue)
         self._closed = ClosedTenants()
         store = f"sqlite:///{workspace / STORE}"
@@ -128,7 +125,7 @@ class Hub:
             *named,
             *tenant_mounts(self._serve_tenants),
             answer_mount(self._serve_answers),
-            discord_mount(self._serve_discord),
+            *channel_mounts(self._serve_channels),
         ):
             self.host.mounts.add(mount)
         if websocket is not None:
@@ -186,7 +183,6 @@ class Hub:
         self.carried.open_by(partial(opening, dispatcher))
         self._run_flows(host, quotas)
         self.carried.run_models(partial(self._load_models, host))
-        self._own = Fetcher(Egress(networks=EVERYWHERE), timeout_s=host.settings.push_timeout)
         self._notifications = self._notified(host, vault, dispatcher)
         self._ceremonies = ceremonies_of(
             runner,
@@ -195,6 +191,7 @@ class Hub:
             guarded=host.fetchers.find,
             own=self._own,
             variable=self._variable,
+            post=self._notifications.post,
             let_in=quotas.let_in,
             folder=self.workspace / CEREMONIES,
             rests=self._closed.__contains__,
@@ -300,9 +297,9 @@ class Hub:
         """Answer by the runner that the host has now."""
         await self._answers(scope, receive, send)
 
-    async def _serve_discord(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+    async def _serve_channels(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Answer by the runner that the host has now."""
-        await self._discord(scope, receive, send)
+        await self._channels(scope, receive, send)
 
     def _measured(self, host: Host) -> FleetHealth:
         return FleetHealth(
@@ -331,6 +328,8 @@ class Hub:
     def _notified(self, host: Host, vault: Vault | None, dispatcher: Dispatcher) -> Notifications:
         if vault is None and any([one.link for one in self.file.notify]):
             raise Misuse(f"{self.workspace / HUB_FILE}: notify: a link needs secret_key on this store")
+        # Receivers and reports of files are called wherever they are.
+        self._own = Fetcher(Egress(networks=EVERYWHERE), timeout_s=host.settings.push_timeout)
         inbox, public = inbox_of(host.runner), host.settings.public_url.rstrip("/")
         links = AnswerLinks(vault, lambda: public or host.callbacks.own, now_ms)
         self._answers = AnswerPage(inbox, links, self._closed)
@@ -343,13 +342,14 @@ class Hub:
             links=links,
             variable=self._variable,
             now_ms=now_ms,
+            dispatcher=dispatcher,
             callers=CallerFirst(host.runner, dispatcher, inbox, self.catalogue.find, now_ms),
             # Agents are known by their keys.
             wanted=lambda: host.identity.enforced,
             tenants=self._all_tenants,
             closed=self._closed,
         )
-        self._discord = DiscordAnswers(made.notice_store, inbox, self.file.notify, now_ms)
+        self._channels = ChannelRequests(made)
         return made
 
     def _all_tenants(self) -> set[str]:

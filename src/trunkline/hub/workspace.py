@@ -6,6 +6,7 @@ Everything that is wrong with one names its file and line.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, TypeVar, cast
@@ -19,6 +20,7 @@ from trunkline.auth.vault import secret_material
 from trunkline.config import Secret, Settings, load, seconds, secret_text
 from trunkline.errors import Misuse
 from trunkline.fleet.health.alerts import AlertLimits
+from trunkline.fleet.notify import Channel
 from trunkline.fleet.notify.channels import check_receivers
 from trunkline.fleet.notify.receiver import LIMIT, NoticeReceiver
 from trunkline.gateway.tenants import TenantQuota, TenantSettings
@@ -111,14 +113,20 @@ def read_hub(workspace: Path) -> HubFile:
     return msgspec.structs.replace(found, settings=durations)
 
 
-def check_notify(workspace: Path, found: HubFile, variable: Callable[[str], str | None]) -> None:
-    """Let a file pass of which every receiver could be told.
+def check_notify(
+    workspace: Path, found: HubFile, variable: Callable[[str], str | None]
+) -> dict[str, Channel]:
+    """Return a channel for each receiver of the file, with which nothing can be sent.
+
+    From here on modules of the workspace can be imported, as channels and agents name them.
 
     Raises:
-        Misuse: one could not.
+        Misuse: a channel cannot be made.
     """
+    if (folder := str(workspace.resolve())) not in sys.path:
+        sys.path.insert(0, folder)
     try:
-        check_receivers(found.notify, variable)
+        return check_receivers(found.notify, variable)
     except Misuse as error:
         raise Misuse(f"{workspace / HUB}: {error}") from None
 

@@ -134,9 +134,10 @@ TENANTS = {
     "GET /admin/audit/": OPERATOR,
     "GET /answer/{token}": PUBLIC,
     "POST /answer/{token}": PUBLIC,
+    "POST /channels/{name}": PUBLIC,
     "POST /discord/interactions": PUBLIC,
 }
-PROVEN = {"POST /api/a2a/callback/{id}", "POST /discord/interactions"}
+PROVEN = {"POST /api/a2a/callback/{id}", "POST /channels/{name}", "POST /discord/interactions"}
 # Paths of the host itself, with what allows them; a star stands for what is below.
 OWN: dict[str, tuple[str, set[str]]] = {
     "/healthz": ("GET", {PUBLIC}),

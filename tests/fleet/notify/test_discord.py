@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tests.fleet.notify.desk import Desk, desk
-from tests.fleet.office import Office, office
+from tests.fleet.notify.desk import ChannelOffice, Desk, channel_office, desk, settings_of
+from tests.fleet.office import NORTH
 from trunkline.clock import now_ms
-from trunkline.fleet.inbox import inbox_of
-from trunkline.fleet.notify.discord import DiscordAnswers, discord_mount
-from trunkline.fleet.notify.links import AnswerLinks
-from trunkline.fleet.notify.notifications import Notifications
+from trunkline.fleet.notify import ChannelHub, discord
+from trunkline.fleet.notify.discord import DiscordChannel
+from trunkline.fleet.notify.notice import ChannelMessage
 from trunkline.fleet.notify.receiver import NoticeReceiver
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
@@ -27,65 +27,58 @@ KEY, STRANGER = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
 USER = {"member": {"user": {"username": "ada"}}}
 
 
+def receiver(desk: Desk, name: str = "channel", channel: str = "4711", **members: Any) -> NoticeReceiver:
+    known: dict[str, Any] = {
+        "discord_token_env": "TOKEN",
+        "discord_public_key": KEY.public_key().public_bytes_raw().hex(),
+        "discord_api": f"http://{desk.place}/api",
+        "tenants": (NORTH,),
+        **members,
+    }
+    return NoticeReceiver(name=name, discord=channel, **known)
+
+
 class Channel:
     """A channel of Discord, and a hub that has a bot there."""
 
-    def __init__(self, at: Office, desk: Desk, fetcher: Fetcher) -> None:
-        host = at.application.host
-        receiver = NoticeReceiver(
-            name="channel",
-            discord="4711",
-            discord_token_env="TOKEN",
-            discord_public_key=KEY.public_key().public_bytes_raw().hex(),
-            discord_api=f"http://{desk.place}/api",
-            tenants="all",
-        )
-        inbox = inbox_of(host.runner)
-        self.at, self.desk = at, desk
-        self.told = Notifications(
-            host.store,
-            inbox,
-            [receiver],
-            fetcher=fetcher,
-            sign=lambda: None,
-            links=AnswerLinks(None, lambda: "", now_ms),
-            variable={"TOKEN": "canary"}.get,
-            now_ms=now_ms,
-        )
-        host.mounts.add(discord_mount(DiscordAnswers(self.told.notice_store, inbox, [receiver], now_ms)))
-        transport = httpx2.ASGITransport(at.application)
-        self._client = httpx2.AsyncClient(transport=transport, base_url="http://localhost")
+    def __init__(self, office: ChannelOffice, desk: Desk) -> None:
+        self.office, self.at, self.desk = office, office.at, desk
+        self._client = office.client
 
     async def asked(self, word: str) -> tuple[str, dict[str, str]]:
         """A task that asks, and the ids of the buttons in the channel by their labels."""
         task = (await self.at.send("alice", word))["id"]
-        if self.told.sender is None:
-            await self.told.start()
-        assert self.told.sender is not None
-        await self.told.reader.catch_up()
-        await self.told.sender.tell_due()
+        await self.office.look()
         (row,) = self.desk.bodies()[-1]["components"]
         return task, {one["label"]: one["custom_id"] for one in row["components"]}
 
     async def interact(
-        self, body: dict[str, Any], key: Ed25519PrivateKey = KEY, age_s: int = 0, moment: str = ""
+        self,
+        body: dict[str, Any],
+        key: Ed25519PrivateKey = KEY,
+        age_s: int = 0,
+        moment: str = "",
+        path: str = "/discord/interactions",
     ) -> httpx2.Response:
         text, moment = json.dumps({**USER, **body}).encode(), moment or str(now_ms() // 1000 - age_s)
         signed = key.sign(moment.encode() + text).hex()
         headers = {"X-Signature-Ed25519": signed, "X-Signature-Timestamp": moment}
-        return await self._client.post("/discord/interactions", content=text, headers=headers)
+        return await self._client.post(path, content=text, headers=headers)
+
+    async def ask(self, message: str, channel: str = "4711", id: str = "1", **options: str) -> Any:
+        """What Discord shows of the command /ask."""
+        given = [{"name": name, "value": value} for name, value in {"message": message, **options}.items()]
+        body = {"type": 2, "id": id, "channel_id": channel, "data": {"name": "ask", "options": given}}
+        return (await self.interact(body)).json()
 
     async def press(self, custom_id: str) -> Any:
         return (await self.interact({"type": 3, "data": {"custom_id": custom_id}})).json()
 
 
-def channel(work: Callable[[Channel], Awaitable[Any]], desk: Desk) -> None:
-    async def main(at: Office) -> None:
-        fetcher = Fetcher(Egress(hosts=["127.0.0.1"]))
-        await work(Channel(at, desk, fetcher))
-        await fetcher.close()
-
-    office(main)
+def channel(work: Callable[[Channel], Awaitable[Any]], desk: Desk, *receivers: NoticeReceiver) -> None:
+    channel_office(
+        lambda office: work(Channel(office, desk)), [*(receivers or (receiver(desk),))], TOKEN="canary"
+    )
 
 
 def test_a_question_is_posted_and_answered_in_free_text(desk: Desk) -> None:
@@ -152,3 +145,140 @@ def test_only_what_discord_has_signed_lately_is_believed(desk: Desk) -> None:
 def test_a_channel_needs_a_bot() -> None:
     with pytest.raises(msgspec.ValidationError, match="discord_token_env"):
         msgspec.convert({"name": "a", "discord": "1"}, NoticeReceiver)
+
+
+def test_ask_opens_a_task_and_its_questions_and_result_come_to_the_channel(desk: Desk) -> None:
+    async def work(at: Channel) -> None:
+        shown = await at.ask("ask me", agent="desk")
+        assert (shown["type"], shown["data"]["content"]) == (4, "ada asks desk: ask me")
+        # Discord repeats a command whose answer was lost.
+        assert (await at.ask("ask me", agent="desk"))["type"] == 4
+        (item,) = (await at.at.get("root", "/api/tasks"))["items"]
+        task = item["taskId"]
+        await at.office.settled(task, "input-required")
+        (row,) = at.desk.bodies()[-1]["components"]
+        buttons = {one["label"]: one["custom_id"] for one in row["components"]}
+        fields = [{"type": 1, "components": [{"type": 4, "custom_id": "text", "value": "red"}]}]
+        custom_id = buttons["Answer…"].replace("t:", "m:", 1)
+        await at.interact({"type": 5, "data": {"custom_id": custom_id, "components": fields}})
+        await at.office.settled(task, "completed")
+        await at.office.look()
+        assert [one["content"] for one in at.desk.bodies()] == [
+            "desk asks: Which one?\nTask " + task,
+            "desk: completed\nheard red",
+        ]
+        assert at.office.told.notice_store.notices == []
+        opened = (await at.at.get("root", f"/api/tasks/{task}"))["events"][0]
+        assert opened["principal"] == "discord:ada"
+        assert opened["metadata"]["trunkline.dispatch"]["trigger"] == "channel:channel"
+
+    # Questions of others are none of this channel's business.
+    channel(work, desk, receiver(desk, calls=True, about=("alerts",)))
+
+
+def test_ask_without_an_agent_goes_to_the_default_agent_and_a_failure_is_posted(desk: Desk) -> None:
+    async def work(at: Channel) -> None:
+        assert (await at.ask("fail now"))["data"]["content"] == "ada asks the hub: fail now"
+        (item,) = (await at.at.get("root", "/api/tasks"))["items"]
+        await at.office.settled(item["taskId"], "failed")
+        assert [one["content"] for one in at.desk.bodies()] == ["desk: failed\nit broke"]
+        await at.ask("cook", id="2", agent="cook")
+        (refused,) = [
+            one for one in (await at.at.get("root", "/api/tasks"))["items"] if one["agent"] != "desk"
+        ]
+        await at.office.settled(refused["taskId"], "rejected")
+        assert "rejected" in at.desk.bodies()[-1]["content"]
+        # It is sent later if Discord does not answer, and also by a hub that starts again.
+        at.desk.status = 500
+        await at.ask("again", id="3")
+        assert len((await at.at.get("root", "/api/tasks"))["items"]) == 3
+        (open_one,) = [notice for _, notice in at.office.told.notice_store.notices]
+        assert (open_one.call, open_one.question) == ("channel", "")
+
+    channel(work, desk, receiver(desk, calls=True))
+
+
+def test_ask_is_refused_where_the_channel_does_not_accept_it(desk: Desk) -> None:
+    async def work(at: Channel) -> None:
+        for place in ("4711", "9999"):
+            shown = await at.ask("hello", channel=place)
+            assert shown["data"] == {
+                "content": "This hub does not accept that command in this channel.", "flags": 64,
+            }  # fmt: skip
+        assert (await at.ask("all", channel="5", agent="all"))["data"]["content"] == "name one agent"
+        assert (await at.at.get("root", "/api/tasks"))["items"] == []
+        assert at.office.told.notice_store.notices == []
+
+    channel(work, desk, receiver(desk), receiver(desk, "other", "5", calls=True))
+
+
+def test_channels_of_one_application_share_its_address(desk: Desk) -> None:
+    async def work(at: Channel) -> None:
+        task, _ = await at.asked("ask")
+        posted = {path: one for (path, _, _), one in zip(at.desk.heard, at.desk.bodies(), strict=True)}
+        assert set(posted) == {"/api/channels/4711/messages", "/api/channels/5/messages"}
+        reject = posted["/api/channels/5/messages"]["components"][0]["components"][-1]["custom_id"]
+        pressed = {"type": 3, "data": {"custom_id": reject}}
+        # Another application knows nothing of this question, whatever it was shown.
+        assert (await at.interact(pressed, STRANGER)).json()["data"]["content"] == "This question is closed."
+        assert (await at.interact(pressed, path="/channels/stranger")).status_code == 401
+        assert (await at.at.get("root", f"/api/tasks/{task}"))["state"] == "input-required"
+        assert (await at.interact(pressed, path="/channels/nobody")).status_code == 404
+        assert (await at.interact(pressed, path="/channels/channel")).json()["type"] == 7
+        await at.at.until(task, "failed")
+
+    foreign = STRANGER.public_key().public_bytes_raw().hex()
+    channel(
+        work,
+        desk,
+        receiver(desk),
+        receiver(desk, "other", "5"),
+        receiver(desk, "stranger", "6", about=("alerts",), discord_public_key=foreign),
+    )
+
+
+def test_the_command_is_registered_when_the_channel_accepts_calls(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discord, "REGISTER_S", 0.0)
+    replies = iter([(500, b""), (200, b'{"id": "77"}'), (201, b"{}")])
+
+    def reply(method: str, path: str, body: bytes) -> bytes:
+        desk.status, answer = next(replies)
+        return answer
+
+    async def main() -> None:
+        http = Fetcher(Egress(hosts=["127.0.0.1"]))
+        for calls in (False, True):
+            made = DiscordChannel(settings_of(receiver(desk, calls=calls), http))
+            await made.run(cast("ChannelHub", None))
+        await http.close()
+
+    desk.answer = reply
+    asyncio.run(main())
+    path, headers, body = desk.heard[-1]
+    assert [one for one, _, _ in desk.heard[:2]] == ["/api/applications/@me"] * 2
+    assert (path, headers["Authorization"]) == ("/api/applications/77/commands", "Bot canary")
+    assert json.loads(body)["name"] == "ask"
+
+
+def test_a_message_reaches_another_channel_of_the_bot_by_its_id(desk: Desk) -> None:
+    said = ChannelMessage("r1", "Stand-up: success (task t1)", "", {"type": "ceremony.report"})
+
+    async def work(at: Channel) -> None:
+        desk.status = 200
+        told = at.office.told
+        assert [await told.post(place, said) for place in ("1469080556720623699", "channel", "nobody")] == [
+            "",
+            "",
+            None,
+        ]
+        assert [path for path, _, _ in desk.heard] == [
+            "/api/channels/1469080556720623699/messages",
+            "/api/channels/4711/messages",
+        ]
+        assert desk.bodies()[0]["content"] == "Stand-up: success (task t1)"
+        desk.status = 403
+        assert await told.post("1469080556720623699", said) == "status 403"
+
+    channel(work, desk)

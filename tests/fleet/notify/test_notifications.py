@@ -14,8 +14,9 @@ from trunkline.auth.vault import Vault
 from trunkline.clock import now_ms
 from trunkline.fleet.health.alerts import AlertFigures, AlertLimits, AlertLog
 from trunkline.fleet.inbox import inbox_of
+from trunkline.fleet.notify.channel import Channel
 from trunkline.fleet.notify.links import AnswerLinks
-from trunkline.fleet.notify.notice import NoticeText
+from trunkline.fleet.notify.notice import ChannelMessage
 from trunkline.fleet.notify.notices import ALERT_KEPT_MS
 from trunkline.fleet.notify.notifications import Notifications
 from trunkline.fleet.notify.receiver import NoticeReceiver
@@ -37,18 +38,18 @@ NO_VARIABLE = dict[str, str]().get
 HIGH = AlertFigures(max_failure_rate_1h=0.75, daily_cost_usd=0, orphaned_skills=0)
 
 
-class Listening:
+class Listening(Channel):
     """A receiver that hears everything, or nothing while it is out."""
 
     def __init__(self) -> None:
-        self.heard: list[NoticeText] = []
+        self.heard: list[ChannelMessage] = []
         self.trouble = ""
 
-    async def tell(self, said: NoticeText) -> str:
+    async def send(self, message: ChannelMessage) -> str:
         if self.trouble == "breaks":
             raise ValueError("canary")
         if not self.trouble:
-            self.heard.append(said)
+            self.heard.append(message)
         return self.trouble
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from trunkline.errors import Misuse
 from trunkline.fleet.notify.receiver import NoticeReceiver
 
-NO_VARIABLE = dict[str, str]().get
 HOOK = "https://hooks.example.com/canary"
 
 
@@ -38,6 +36,9 @@ def test_what_a_receiver_wants() -> None:
         ({"about": ["weather"]}, "about"),
         ({"name": "a b"}, "name"),
         ({"colour": "red"}, "colour"),
+        ({"tenants": []}, "tenants"),
+        ({"options": {"a": 1}}, "options belong to channel"),
+        ({"webhook_secret_env": "KEY"}, "set calls: true too"),
     ],
 )
 def test_what_does_not_fit_is_refused(members: dict[str, object], word: str) -> None:
@@ -46,8 +47,36 @@ def test_what_does_not_fit_is_refused(members: dict[str, object], word: str) -> 
     assert "canary" not in str(refused.value)
 
 
-def test_an_address_may_be_a_variable() -> None:
-    named = msgspec.convert({"name": "a", "webhook_env": "HOOK"}, NoticeReceiver)
-    assert named.address({"HOOK": HOOK}.get) == HOOK
-    with pytest.raises(Misuse, match="the environment has no HOOK"):
-        named.address(NO_VARIABLE)
+@pytest.mark.parametrize(
+    ("members", "kind", "options"),
+    [
+        ({"webhook": HOOK}, "webhook", {"url": HOOK}),
+        (
+            {"webhook_env": "HOOK", "webhook_secret_env": "KEY", "calls": True},
+            "webhook",
+            {"url_env": "HOOK", "secret_env": "KEY"},
+        ),
+        ({"apprise_env": "MAIL"}, "apprise", {"url_env": "MAIL"}),
+        (
+            {"discord": "1", "discord_token_env": "T", "discord_public_key": "00" * 32},
+            "discord",
+            {"channel": "1", "token_env": "T", "public_key": "00" * 32},
+        ),
+        ({"channel": "team", "options": {"room": "x"}}, "team", {"room": "x"}),
+    ],
+)
+def test_short_forms_are_options_of_a_channel(
+    members: dict[str, object], kind: str, options: dict[str, object]
+) -> None:
+    found = msgspec.convert({"name": "office", **members}, NoticeReceiver)
+    assert (found.kind, found.channel_options) == (kind, options)
+
+
+def test_a_receiver_has_a_home_tenant_and_a_realm() -> None:
+    assert (read().home, read(tenants="all").home, read(tenants=["north", "south"]).home) == (
+        "default",
+        "default",
+        "north",
+    )
+    own = msgspec.convert({"name": "office", "channel": "own_channels:Team"}, NoticeReceiver)
+    assert (read().realm, own.realm) == ("webhook", "office")

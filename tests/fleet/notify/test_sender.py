@@ -11,8 +11,9 @@ import msgspec
 from tests.fleet.stores import Replicas
 from trunkline.clock import now_ms
 from trunkline.fleet.inbox import Inbox, InboxItem
+from trunkline.fleet.notify.channel import Channel
 from trunkline.fleet.notify.links import AnswerLinks
-from trunkline.fleet.notify.notice import NoticeText
+from trunkline.fleet.notify.notice import ChannelMessage
 from trunkline.fleet.notify.notices import NoticeStore
 from trunkline.fleet.notify.receiver import NoticeReceiver
 from trunkline.fleet.notify.sender import NoticeSender
@@ -51,15 +52,15 @@ class Questions:
         return ITEM
 
 
-class Slow:
+class Slow(Channel):
     """A receiver that takes its time."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
         self.has_all = asyncio.Event()
 
-    async def tell(self, said: NoticeText) -> str:
-        self.heard.append(said.id)
+    async def send(self, message: ChannelMessage) -> str:
+        self.heard.append(message.id)
         if len(self.heard) == TASKS:
             self.has_all.set()
         await asyncio.sleep(0.01)
@@ -97,16 +98,16 @@ def test_replicas_tell_each_receiver_once(replicas: Replicas) -> None:
     replicas.run(work, count=2)
 
 
-class Hanging:
+class Hanging(Channel):
     """A receiver that never answers."""
 
     def __init__(self) -> None:
         self.is_asked = asyncio.Event()
 
-    async def tell(self, said: NoticeText) -> str:
+    async def send(self, message: ChannelMessage) -> str:
         self.is_asked.set()
         await asyncio.Event().wait()
-        return said.id
+        return message.id
 
 
 def test_a_receiver_that_hangs_delays_no_other() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.fleet.notify.desk import Desk, desk
+from tests.fleet.notify.desk import Desk, desk, settings_of
 from tests.fleet.office import NORTH, Office, office
 from trunkline.clock import now_ms
 from trunkline.fleet.inbox import inbox_of
@@ -78,7 +78,7 @@ class Watched:
         return TaskUpdates(
             self.at.store,
             inbox_of(runner).state,
-            {"channel": (self.receiver, DiscordChannel(self.receiver, "canary", self.fetcher))},
+            {"channel": (self.receiver, DiscordChannel(settings_of(self.receiver, self.fetcher)))},
             tenants=lambda: [NORTH],
             closed=self.closed,
             now_ms=lambda: now_ms() + self.later_ms,

@@ -9,7 +9,7 @@ from pathlib import Path
 from trunkline.fleet.ceremonies.api import CeremonyApi
 from trunkline.fleet.ceremonies.ceremony_store import CeremonyStore
 from trunkline.fleet.ceremonies.files import CeremonyFiles
-from trunkline.fleet.ceremonies.reports import RunReports
+from trunkline.fleet.ceremonies.reports import Post, RunReports, no_channel
 from trunkline.fleet.ceremonies.scheduler import AgentsOf, Charge, OpenTask, Scheduler, StopTask
 from trunkline.fleet.route import routes_of
 from trunkline.net.fetch import Fetcher, FetcherOf
@@ -33,6 +33,7 @@ class Ceremonies:
         guarded: FetcherOf,
         own: Fetcher,
         variable: Callable[[str], str | None],
+        post: Post = no_channel,
         folder: Path | None = None,
         rests: Callable[[str], bool] = lambda tenant: False,
         knows: Callable[[str, str], bool] = lambda tenant, agent: True,
@@ -40,7 +41,7 @@ class Ceremonies:
         is_draining: Callable[[], bool] = lambda: False,
     ) -> None:
         self._store = store
-        reports = RunReports(guarded, own, variable)
+        reports = RunReports(guarded, own, variable, post)
         self.ceremony_store = CeremonyStore(store.docs, self._changed)
         self.scheduler = Scheduler(
             store,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from trunkline.fleet.ceremonies.ceremonies import Ceremonies
 from trunkline.fleet.ceremonies.ceremony import ALL
+from trunkline.fleet.ceremonies.reports import Post, no_channel
 from trunkline.fleet.ceremonies.scheduler import Fire
 from trunkline.fleet.routing.choose import fan_out
 from trunkline.fleet.routing.dispatcher import Dispatcher, DispatchOrder
@@ -27,6 +28,7 @@ def ceremonies_of(
     guarded: FetcherOf,
     own: Fetcher,
     variable: Callable[[str], str | None],
+    post: Post = no_channel,
     let_in: LetIn = lambda tenant, principal, count: None,
     folder: Path | None = None,
     rests: Callable[[str], bool] = lambda tenant: False,
@@ -34,16 +36,7 @@ def ceremonies_of(
     """The ceremonies of a hub: start them, run them, and add their routes to its API."""
 
     async def open_task(fire: Fire) -> None:
-        order = DispatchOrder(
-            tenant=fire.tenant,
-            principal=fire.principal,
-            message=fire.message,
-            skill=fire.skill,
-            targets=(fire.target,),
-            trigger=f"ceremony:{fire.ceremony}",
-            charged=fire.by_hand,
-        )
-        await dispatcher.dispatch(order, task_id=fire.task_id)
+        await dispatcher.dispatch(_order_of(fire), task_id=fire.task_id)
 
     async def charge(tenant: str, principal: str, count: int) -> None:
         async with let_in(tenant, principal, count) or nullcontext():
@@ -63,9 +56,22 @@ def ceremonies_of(
         guarded=guarded,
         own=own,
         variable=variable,
+        post=post,
         folder=folder,
         rests=rests,
         knows=lambda tenant, agent: fleet.find(tenant, agent, "") is not None,
         is_settled=lambda: fleet.is_settled,
         is_draining=lambda: runner.draining,
+    )
+
+
+def _order_of(fire: Fire) -> DispatchOrder:
+    return DispatchOrder(
+        tenant=fire.tenant,
+        principal=fire.principal,
+        message=fire.message,
+        skill=fire.skill,
+        targets=(fire.target,),
+        trigger=f"ceremony:{fire.ceremony}",
+        charged=fire.by_hand,
     )

@@ -1,116 +1,115 @@
-"""The ways in which receivers are told: a webhook, signed like all of ours, or whatever apprise knows."""
+"""The channels of receivers: the kinds that are built in, installed, or modules of the workspace."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import sys
-from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, Protocol
-
-import msgspec
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import cast
 
 from trunkline.errors import Misuse, Unreachable
-from trunkline.fleet.notify.notice import NoticeText
+from trunkline.fleet.notify.apprise_channel import AppriseChannel
+from trunkline.fleet.notify.channel import (
+    Channel,
+    ChannelFactory,
+    ChannelSettings,
+    EditableChannel,
+    receives,
+)
+from trunkline.fleet.notify.discord import DiscordChannel
 from trunkline.fleet.notify.receiver import NoticeReceiver
-from trunkline.net.egress import target
+from trunkline.fleet.notify.webhook_channel import WebhookChannel
+from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
-from trunkline.net.webhook_signature import ID, SIGNATURE, TIMESTAMP
-from trunkline.run.notification import Sign
 
-log = logging.getLogger("trunkline.fleet")
-_SUCCESS = 2
-_APPRISE = Path(__file__).with_name("apprise_process.py")
-
-
-class Channel(Protocol):
-    """One way to tell one receiver."""
-
-    async def tell(self, said: NoticeText) -> str:
-        """Why it was not told; empty if it was. No secret is in it."""
-        ...
+# The group of entry points in which installed packages offer kinds of channels.
+GROUP = "trunkline.channels"
+BUILT_IN: dict[str, ChannelFactory] = {
+    "apprise": AppriseChannel,
+    "discord": DiscordChannel,
+    "webhook": WebhookChannel,
+}
 
 
-class WebhookChannel:
-    """Posts JSON; `content` is what a chat shows of it. Without `sign` nothing is signed."""
-
-    def __init__(self, url: str, fetcher: Fetcher, sign: Sign | None, now_ms: Callable[[], int]) -> None:
-        self._url = url
-        self._fetcher = fetcher
-        self._sign = sign
-        self._now = now_ms
-
-    async def tell(self, said: NoticeText) -> str:
-        """Post it; any answer of success will do."""
-        body = msgspec.json.encode({"content": said.chat, "id": said.id, **said.members})
-        headers = [("Content-Type", "application/json"), (ID, said.id)]
-        if self._sign is not None:
-            moment = self._now() // 1000
-            headers += [(TIMESTAMP, str(moment)), (SIGNATURE, self._sign(said.id, moment, body))]
-        try:
-            response = await self._fetcher.post(self._url, body, headers)
-        except Unreachable as error:
-            return error.reason
-        return "" if response.status // 100 == _SUCCESS else f"status {response.status}"
-
-
-def check_receivers(receivers: Sequence[NoticeReceiver], variable: Callable[[str], str | None]) -> None:
-    """Let receivers pass that could be told.
+def find_kind(kind: str) -> ChannelFactory:
+    """Return what makes channels of a kind: a built-in name, `module:object`, or the name of an entry point.
 
     Raises:
-        Misuse: two have one name, a variable is not set, or something is no address.
+        Misuse: there is no such kind, or it cannot be imported.
+    """
+    if kind in BUILT_IN:
+        return BUILT_IN[kind]
+    installed = {one.name: one for one in entry_points(group=GROUP)}
+    module, _, attribute = kind.partition(":")
+    try:
+        if attribute:
+            found = getattr(importlib.import_module(module), attribute, None)
+        elif kind in installed:
+            found = installed[kind].load()
+        else:
+            names = ", ".join(sorted({*BUILT_IN, *installed}))
+            raise Misuse(f"channel {kind!r} not found; choose {names}, or name an object as module:Class")
+    except Misuse:
+        raise
+    except Exception as error:
+        # The module is code of others and may raise anything.
+        raise Misuse(f"channel {kind!r} cannot be imported: {type(error).__name__}: {error}") from error
+    if not callable(found):
+        raise Misuse(f"channel {kind!r} is no class that makes channels")
+    return cast("ChannelFactory", found)
+
+
+def make_channel(receiver: NoticeReceiver, settings: ChannelSettings) -> Channel:
+    """Return the channel of a receiver.
+
+    Raises:
+        Misuse: there is no such kind, or it cannot do what the receiver needs.
+    """
+    try:
+        made = find_kind(receiver.kind)(settings)
+    except Unreachable:
+        # Not the address: it may hold a secret.
+        raise Misuse("its address cannot be called") from None
+    if "progress" in receiver.about and not isinstance(made, EditableChannel):
+        raise Misuse(f"progress needs messages that can be edited, and {receiver.kind} has none")
+    if receiver.calls and not receives(made):
+        raise Misuse(f"channels of the kind {receiver.kind} accept no calls; remove calls")
+    return made
+
+
+def find_channel(channels: Mapping[str, Channel], place: str) -> Channel | None:
+    """Return the channel of the receiver with this name, or another channel that one reaches by this ID."""
+    others = (other for one in channels.values() if (other := one.find_other(place)) is not None)
+    return channels.get(place) or next(others, None)
+
+
+def check_receivers(
+    receivers: Sequence[NoticeReceiver], variable: Callable[[str], str | None]
+) -> dict[str, Channel]:
+    """Return a channel for each receiver, with which nothing can be sent.
+
+    Raises:
+        Misuse: two receivers have one name, a variable is not set, or an option is wrong.
     """
     names = [one.name for one in receivers]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise Misuse(f"notify: two receivers are called {twice[0]}; give one another name")
+    # A channel does nothing when it is made, so this one is never used.
+    http = Fetcher(Egress())
+    made: dict[str, Channel] = {}
     for one in receivers:
-        try:
-            address = one.address(variable)
-            if one.by_apprise:
-                AppriseChannel(address)
-            else:
-                target(one.discord_api if one.discord else address)
-        except (Misuse, Unreachable) as error:
-            # Not the address: it may hold a secret.
-            why = "its address cannot be called" if isinstance(error, Unreachable) else error
-            raise Misuse(f"notify {one.name}: {why}") from None
-
-
-class AppriseChannel:
-    """Tells by a URL of apprise: mail, chats, telephones."""
-
-    def __init__(self, url: str) -> None:
-        """Take a URL.
-
-        Raises:
-            Misuse: apprise is not installed, or does not know such a URL.
-        """
-        try:
-            # Only who needs it waits for the library to load.
-            import apprise
-        except ModuleNotFoundError:
-            raise Misuse("apprise is not installed: pip install 'trunkline[notify]'") from None
-        # Its lines would show more of the address than ours.
-        logging.getLogger("apprise").propagate = False
-        known: Any = apprise.Apprise()
-        if not known.add(url):
-            raise Misuse("apprise does not know such a URL")
-        self._url = url
-
-    async def tell(self, said: NoticeText) -> str:
-        """Tell a notice by a process that ends when this is cancelled."""
-        given = msgspec.json.encode([self._url, said.title, said.text])
-        # Not by `-m`, which would load this package; what it writes could show the address.
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", _APPRISE, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL
+        settings = ChannelSettings(
+            name=one.name,
+            options=one.channel_options,
+            accepts_calls=one.calls,
+            http=http,
+            variable=variable,
+            sign=lambda _id, _moment, _body: "",
+            now_ms=lambda: 0,
         )
         try:
-            await process.communicate(given)
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        return "" if process.returncode == 0 else "refused"
+            made[one.name] = make_channel(one, settings)
+        except Misuse as error:
+            raise Misuse(f"notify {one.name}: {error}") from None
+    return made

@@ -1,12 +1,14 @@
-"""A channel of Discord: questions with buttons and free text, and messages that are edited.
+"""A channel of Discord: questions with buttons and free text, edited messages, and the command `/ask`.
 
-A bot posts over Discord's HTTP API. What somebody presses or writes comes back as a request that Discord has
-signed; it is answered at once, and the message then says who has answered.
+A bot posts over Discord's HTTP API. What people press or write comes back as a request that Discord has
+signed. It is answered at once, and the message then says who has answered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+import logging
+from copy import copy
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -15,35 +17,54 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from msgspec import Meta, Struct
 
-from trunkline.auth.principal import Principal
-from trunkline.auth.principal import Scope as AuthScope
-from trunkline.errors import Refused, Unauthenticated, Unreachable
-from trunkline.fleet.call import ApiCall, read_body
-from trunkline.fleet.inbox import AnswerForm, Inbox, InboxItem
-from trunkline.fleet.notify.notice import CHAT, NoticeText, notice_id
-from trunkline.fleet.notify.notices import Key, NoticeStore
-from trunkline.fleet.notify.receiver import NoticeReceiver
-from trunkline.http.asgi import Receive, Scope, Send
-from trunkline.http.exchange import JSON
-from trunkline.http.mounts import PUBLIC, App, Mount, Route
-from trunkline.net.fetch import Fetcher
-from trunkline.wire.codes import write_problem
+from trunkline.errors import Refused, TaskNotFound, Unauthenticated, Unreachable
+from trunkline.fleet.call import read_body
+from trunkline.fleet.inbox import AnswerForm, InboxItem
+from trunkline.fleet.notify.channel import (
+    ChannelRequest,
+    ChannelResponse,
+    ChannelSettings,
+    EditableChannel,
+)
+from trunkline.fleet.notify.channel_hub import ChannelCall, ChannelHub
+from trunkline.fleet.notify.notice import CHAT, ChannelMessage
+from trunkline.net.egress import target
+from trunkline.net.fetch import FullResponse
 from trunkline.wire.decode import DECODE_ERRORS
 
-PREFIX = "/discord"
-_BODY_LIMIT = 256 << 10
+log = logging.getLogger("trunkline.fleet")
 _TOLERANCE_S = 300
-# No moment in seconds has more digits, and int() of very many fails.
+# No time in seconds has more digits, and int() of very many digits fails.
 _DIGITS = 18
 _SUCCESS = 2
-# Kinds of what comes from Discord, of what it is answered with, and of what a message is made of.
-_PING, _PRESSED, _SUBMITTED = 1, 3, 5
+# After this time the command is registered again, if Discord did not take it.
+REGISTER_S = 60.0
+# Numbers of Discord: of interactions, of responses to them, and of the components of messages.
+_PING, _COMMAND, _PRESSED, _SUBMITTED = 1, 2, 3, 5
 _PONG, _SAY, _CHANGE, _ASK = 1, 4, 7, 9
 _ROW, _BUTTON, _INPUT = 1, 2, 4
 _GREY, _RED, _BLUE, _LINES, _TO_ONE = 2, 4, 1, 2, 64
-# A row takes five buttons, two of which are ours.
+# A row has room for five buttons, two of which are ours.
 _CHOICES, _LABEL = 3, 80
 _CLOSED = "This question is closed."
+_ASK_COMMAND = {
+    "name": "ask",
+    "description": "Ask the agents of the hub",
+    "options": [
+        {"type": 3, "name": "message", "description": "What to ask", "required": True},
+        {"type": 3, "name": "agent", "description": "The agent to ask"},
+        {"type": 3, "name": "skill", "description": "The skill to use"},
+    ],
+}
+
+
+class DiscordOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A channel by its ID, the variable with the token of a bot, and the public key of its application."""
+
+    channel: Annotated[str, Meta(pattern=r"^[0-9]{1,32}$")]
+    token_env: str
+    public_key: Annotated[str, Meta(pattern=r"^[0-9a-fA-F]{64}$")]
+    api: str = "https://discord.com/api/v10"
 
 
 class _Posted(Struct, frozen=True):
@@ -63,9 +84,16 @@ class _Field(Struct, frozen=True):
     components: list[_Field] = []
 
 
+class _CommandOption(Struct, frozen=True):
+    name: str = ""
+    value: object = ""
+
+
 class _Pressed(Struct, frozen=True):
     custom_id: str = ""
+    name: str = ""
     components: list[_Field] = []
+    options: list[_CommandOption] = []
 
 
 class _Interaction(Struct, frozen=True):
@@ -73,18 +101,51 @@ class _Interaction(Struct, frozen=True):
     data: _Pressed = _Pressed()
     member: _GuildMember | None = None
     user: _User = _User()
+    id: str = ""
+    channel_id: str = ""
+
+    @property
+    def by(self) -> str:
+        """Return the name of the person."""
+        return (self.user if self.member is None else self.member.user).username
 
 
-class DiscordChannel:
-    """Posts to a channel as a bot; a message that Discord has already is not posted twice."""
+class _DiscordApplication(Struct, frozen=True):
+    id: Annotated[str, Meta(pattern=r"^[0-9]{1,32}$")]
 
-    def __init__(self, receiver: NoticeReceiver, token: str, fetcher: Fetcher) -> None:
-        self._url = f"{receiver.discord_api.rstrip('/')}/channels/{receiver.discord}/messages"
-        self._token = token
-        self._fetcher = fetcher
 
-    async def tell(self, said: NoticeText) -> str:
-        """Post what is to be told, with buttons if it is a question."""
+class DiscordChannel(EditableChannel):
+    """Posts to a channel as a bot. Discord recognizes a message that it has, so none is posted twice."""
+
+    def __init__(self, settings: ChannelSettings) -> None:
+        """Take the settings.
+
+        Raises:
+            Misuse: an option is missing, or a variable is not set.
+            Unreachable: the address of the API is no URL that can be called.
+        """
+        options = settings.read_options(DiscordOptions)
+        self.place, self.public_key = options.channel, options.public_key.lower()
+        self._api = options.api.rstrip("/")
+        target(self._api)
+        self._token = settings.read_secret(options.token_env)
+        self._settings = settings
+
+    def find_other(self, place: str) -> DiscordChannel | None:
+        """Return another channel of the same bot, by its ID."""
+        if not (place.isascii() and place.isdigit()):
+            return None
+        other = copy(self)
+        other.place = place
+        return other
+
+    @property
+    def _url(self) -> str:
+        return f"{self._api}/channels/{self.place}/messages"
+
+    async def send(self, message: ChannelMessage) -> str:
+        """Post a message, with buttons if it is a question."""
+        said = message
         body: dict[str, Any] = {
             "content": said.chat,
             "allowed_mentions": {"parse": []},
@@ -93,23 +154,61 @@ class DiscordChannel:
         }
         if "question" in said.members:
             body["components"] = [{"type": _ROW, "components": _buttons(said)}]
-        return (await self._send("POST", self._url, body))[1]
+        return (await self._post("POST", self._url, body))[1]
 
     async def show(self, content: str, nonce: str, message: str) -> tuple[str, str]:
-        """Post a message, or edit one by its id; see `EditedMessages`."""
+        """Post a message, or edit one by its ID; see `EditableChannel`."""
         body: dict[str, Any] = {"content": content[:CHAT], "allowed_mentions": {"parse": []}}
         if not message:
             body |= {"nonce": nonce, "enforce_nonce": True}
-            return await self._send("POST", self._url, body)
-        _, trouble = await self._send("PATCH", f"{self._url}/{message}", body)
-        # One that somebody has deleted is not wanted any more.
+            return await self._post("POST", self._url, body)
+        _, trouble = await self._post("PATCH", f"{self._url}/{message}", body)
+        # A message that somebody has deleted is not posted again.
         return message, "" if trouble == f"status {HTTPStatus.NOT_FOUND}" else trouble
 
-    async def _send(self, method: str, url: str, body: dict[str, Any]) -> tuple[str, str]:
-        """The id of the message that Discord answers with, and what went wrong."""
-        headers = [("Content-Type", "application/json"), ("Authorization", f"Bot {self._token}")]
+    async def receive(self, request: ChannelRequest, hub: ChannelHub) -> ChannelResponse:
+        """Answer an interaction.
+
+        Raises:
+            Unauthenticated: Discord has not signed the request for this application, or not lately.
+        """
+        self._check_signature(request)
+        return ChannelResponse.of_json(await self._answer(read_body(request.body, _Interaction), hub))
+
+    async def run(self, hub: ChannelHub) -> None:
+        """Register the command `/ask` at Discord, if the channel accepts calls."""
+        del hub
+        if not self._settings.accepts_calls:
+            return
+        while trouble := await self._register():
+            log.warning("discord.unregistered receiver=%s reason=%s", self._settings.name, trouble)
+            await asyncio.sleep(REGISTER_S)
+
+    async def _register(self) -> str:
+        """Register the command; return what went wrong."""
         try:
-            response = await self._fetcher.submit(method, url, msgspec.json.encode(body), headers)
+            headers = [("Authorization", f"Bot {self._token}")]
+            found = await self._settings.http.get(f"{self._api}/applications/@me", headers=headers)
+            if found.status != HTTPStatus.OK:
+                return f"status {found.status}"
+            application = msgspec.json.decode(found.body, type=_DiscordApplication).id
+            response = await self._submit(
+                "POST", f"{self._api}/applications/{application}/commands", _ASK_COMMAND
+            )
+        except Unreachable as error:
+            return error.reason
+        except DECODE_ERRORS:
+            return "unreadable"
+        return "" if response.status // 100 == _SUCCESS else f"status {response.status}"
+
+    async def _submit(self, method: str, url: str, body: dict[str, Any]) -> FullResponse:
+        headers = [("Content-Type", "application/json"), ("Authorization", f"Bot {self._token}")]
+        return await self._settings.http.submit(method, url, msgspec.json.encode(body), headers)
+
+    async def _post(self, method: str, url: str, body: dict[str, Any]) -> tuple[str, str]:
+        """Send a message; return the ID that Discord gives it, and what went wrong."""
+        try:
+            response = await self._submit(method, url, body)
         except Unreachable as error:
             return "", error.reason
         if response.status // 100 != _SUCCESS:
@@ -119,8 +218,69 @@ class DiscordChannel:
         except DECODE_ERRORS:
             return "", ""
 
+    def _check_signature(self, request: ChannelRequest) -> None:
+        moment = request.headers.get("x-signature-timestamp", "")
+        is_time = moment.isascii() and moment.isdigit() and len(moment) <= _DIGITS
+        try:
+            key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.public_key))
+            signature = bytes.fromhex(request.headers.get("x-signature-ed25519", ""))
+            key.verify(signature, moment.encode("latin-1") + request.body)
+        except (InvalidSignature, ValueError):
+            is_time = False
+        if not is_time or abs(self._settings.now_ms() / 1000 - int(moment)) > _TOLERANCE_S:
+            raise Unauthenticated("Discord has not signed this request for a receiver of this hub")
 
-def _buttons(said: NoticeText) -> list[dict[str, Any]]:
+    def _own_channels(self, hub: ChannelHub) -> list[tuple[str, DiscordChannel]]:
+        """Return the channels of this application, which has one address for all of them."""
+        return [
+            (name, one)
+            for name, one in hub.channels.items()
+            if isinstance(one, DiscordChannel) and one.public_key == self.public_key
+        ]
+
+    async def _answer(self, came: _Interaction, hub: ChannelHub) -> dict[str, Any]:
+        if came.type == _PING:
+            return {"type": _PONG}
+        try:
+            if came.type == _COMMAND:
+                return await self._call(came, hub)
+            return await self._answer_question(came, hub)
+        except TaskNotFound:
+            return _said(_CLOSED)
+        except Refused as refused:
+            return _said(_CLOSED if "conflict" in refused.details else refused.message)
+
+    async def _call(self, came: _Interaction, hub: ChannelHub) -> dict[str, Any]:
+        own = [hub.of(name) for name, one in self._own_channels(hub) if one.place == came.channel_id]
+        accepting = next((one for one in own if one.receiver.calls), None)
+        given = {one.name: one.value for one in came.data.options if isinstance(one.value, str)}
+        if accepting is None or came.data.name != _ASK_COMMAND["name"]:
+            return _said("This hub does not accept that command in this channel.")
+        text, agent = given.get("message", ""), given.get("agent", "")
+        call = ChannelCall(id=came.id, by=came.by, text=text, agent=agent, skill=given.get("skill", ""))
+        await accepting.call(call)
+        said = f"{came.by} asks {agent or 'the hub'}: {text}"
+        return {"type": _SAY, "data": {"content": said[:CHAT], "allowed_mentions": {"parse": []}}}
+
+    async def _answer_question(self, came: _Interaction, hub: ChannelHub) -> dict[str, Any]:
+        kind, _, rest = came.data.custom_id.partition(":")
+        place, _, id = rest.partition(":")
+        for own in [hub.of(name) for name, _ in self._own_channels(hub)]:
+            item = await own.find_question(id)
+            if item is None:
+                continue
+            if came.type == _PRESSED and kind == "t":
+                return _modal(id)
+            form = _form(came, kind, place, item)
+            if form is None:
+                return _said("This hub does not know that button.")
+            taken = await own.answer(id, came.by, form)
+            told = f"{item.agent} asked: {item.text}\n{taken.decision} by {came.by}"
+            return {"type": _CHANGE, "data": {"content": told[:CHAT], "components": []}}
+        return _said(_CLOSED)
+
+
+def _buttons(said: ChannelMessage) -> list[dict[str, Any]]:
     choices: list[str] = said.members["choices"]
     shown = choices if len(choices) <= _CHOICES else []
     return [
@@ -132,89 +292,6 @@ def _buttons(said: NoticeText) -> list[dict[str, Any]]:
 
 def _button(label: str, style: int, custom_id: str) -> dict[str, Any]:
     return {"type": _BUTTON, "label": label, "style": style, "custom_id": custom_id}
-
-
-class DiscordAnswers:
-    """An ASGI application that takes interactions; the door that it is behind has read the body."""
-
-    def __init__(
-        self,
-        notice_store: NoticeStore,
-        inbox: Inbox,
-        receivers: Sequence[NoticeReceiver],
-        now_ms: Callable[[], int],
-    ) -> None:
-        self._notice_store = notice_store
-        self._inbox = inbox
-        self._receivers = [one for one in receivers if one.discord]
-        self._now = now_ms
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve ASGI.
-
-        Raises:
-            Unauthenticated: Discord has not signed it for one of our receivers, or long ago.
-        """
-        body: bytes = (await receive())["body"]
-        receivers = self._signed(dict(scope["headers"]), body)
-        answer = await self._answer(read_body(body, _Interaction), receivers)
-        text = msgspec.json.encode(answer)
-        headers = [(b"content-type", JSON), (b"content-length", b"%d" % len(text))]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": text, "more_body": False})
-
-    def _signed(self, headers: dict[bytes, bytes], body: bytes) -> list[NoticeReceiver]:
-        """The receivers for which Discord has signed a request."""
-        moment = headers.get(b"x-signature-timestamp", b"")
-        signature = headers.get(b"x-signature-ed25519", b"").decode("latin-1")
-        found: list[NoticeReceiver] = []
-        for one in self._receivers:
-            try:
-                key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(one.discord_public_key))
-                key.verify(bytes.fromhex(signature), moment + body)
-                found.append(one)
-            except (InvalidSignature, ValueError):
-                continue
-        is_fresh = (
-            moment.isdigit()
-            and len(moment) <= _DIGITS
-            and abs(self._now() / 1000 - int(moment)) <= _TOLERANCE_S
-        )
-        if not found or not is_fresh:
-            raise Unauthenticated("this is not signed by Discord for a receiver of this hub")
-        return found
-
-    async def _answer(self, came: _Interaction, receivers: Sequence[NoticeReceiver]) -> dict[str, Any]:
-        if came.type == _PING:
-            return {"type": _PONG}
-        kind, _, rest = came.data.custom_id.partition(":")
-        place, _, id = rest.partition(":")
-        key = self._found(id, receivers)
-        state = None if key is None else await self._notice_store.look(*key)
-        item = None if state is None else self._inbox.question(state)
-        if key is None or item is None:
-            return _said(_CLOSED)
-        if came.type == _PRESSED and kind == "t":
-            return _modal(id)
-        form = _form(came, kind, place, item)
-        if form is None:
-            return _said("This hub does not know that button.")
-        user = came.user if came.member is None else came.member.user
-        who = f"discord:{user.username[:64]}"
-        call = ApiCall(Principal(key[0], who, frozenset({AuthScope.ANSWER})), key[0], item.task_id)
-        try:
-            taken = await self._inbox.answer(call, form)
-        except Refused as refused:
-            return _said(_CLOSED if "conflict" in refused.details else refused.message)
-        told = f"{item.agent} asked: {item.text}\n{taken.decision} by {user.username}"
-        return {"type": _CHANGE, "data": {"content": told[:CHAT], "components": []}}
-
-    def _found(self, id: str, receivers: Sequence[NoticeReceiver]) -> Key | None:
-        """The tenant and the task of the notice that a button belongs to."""
-        for (tenant, doc_id), notice in self._notice_store.notices:
-            if any([notice_id(tenant, doc_id, notice, one.name) == id for one in receivers]):
-                return tenant, doc_id
-        return None
 
 
 def _form(came: _Interaction, kind: str, place: str, item: InboxItem) -> AnswerForm | None:
@@ -229,7 +306,7 @@ def _form(came: _Interaction, kind: str, place: str, item: InboxItem) -> AnswerF
 
 
 def _said(text: str) -> dict[str, Any]:
-    """Words that only who has pressed the button sees."""
+    """Return a message that only the person who acted can see."""
     return {"type": _SAY, "data": {"content": text[:CHAT], "flags": _TO_ONE}}
 
 
@@ -237,8 +314,3 @@ def _modal(id: str) -> dict[str, Any]:
     field = {"type": _INPUT, "custom_id": "text", "style": _LINES, "label": "Your answer", "required": True}
     row = {"type": _ROW, "components": [field]}
     return {"type": _ASK, "data": {"custom_id": f"m::{id}", "title": "Your answer", "components": [row]}}
-
-
-def discord_mount(app: App) -> Mount:
-    """Where Discord sends interactions; each is let in by its signature."""
-    return Mount(PREFIX, app, [Route("POST /interactions", PUBLIC, _BODY_LIMIT)], write_problem)

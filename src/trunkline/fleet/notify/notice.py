@@ -1,7 +1,7 @@
-"""A notice: something that receivers are to be told, and how far that is. Pure.
+"""A notice: something to send to receivers, and how far sending it has come. Pure.
 
-It is a document. An attempt is written down before it is made, so that of several processes one makes it,
-and one that dies meanwhile leaves it to be made again.
+It is a document. An attempt is written down before it is made, so that one of several processes makes it. An
+attempt of a process that dies is made again.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from trunkline.fleet.health.alerts import FleetAlert
 from trunkline.fleet.inbox import InboxItem
 from trunkline.fleet.notify.receiver import NoticeReceiver, Topic
+from trunkline.fleet.views import TaskItem
 
 # After each attempt the time to the next one; it is longer than an attempt may take. After the last, none.
 PAUSES_MS = (60_000, 120_000, 300_000, 900_000, 3_600_000)
@@ -24,6 +25,8 @@ FIRST_MS = 300_000
 # Among those that are told; no receiver has such a name.
 CALLER = ":caller"
 TITLE, TEXT, CHAT = 120, 2000, 1850
+# The type of the message with the result of a call.
+RESULT = "task.result"
 
 
 class NoticeProgress(Struct, frozen=True, array_like=True):
@@ -35,12 +38,16 @@ class NoticeProgress(Struct, frozen=True, array_like=True):
 
 
 class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A question by its id, or an alert, since when it is so, and how far each receiver is told.
+    """A question by its ID, an alert, or the result of a call, and how far each receiver is told.
 
-    `caller` is the agent that is to answer the question before people are told.
+    `at` is since when the question or the alert exists. `caller` is the agent that may answer the question
+    before people are told. `call` is the receiver whose channel requested the task. A notice with neither
+    a question nor an alert waits for the end of that task, at `ended_at`.
     """
 
     at: int
+    call: str = ""
+    ended_at: int = 0
     question: str = ""
     caller: str = ""
     alert: FleetAlert | None = None
@@ -48,13 +55,24 @@ class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def topic(self) -> Topic:
-        """The topic of the notice: a question or an alert."""
+        """Return the topic of the notice: a question or an alert."""
         return "questions" if self.alert is None else "alerts"
 
+    @property
+    def is_result(self) -> bool:
+        """Return whether this is the result of a call, which only the channel of the call is sent."""
+        return not self.question and self.alert is None
+
     def due_at(self, tenant: str, receiver: NoticeReceiver) -> int | None:
-        """When a receiver is to be told; None if it need not be, or not any more."""
+        """Return when to send the notice to a receiver; None if the receiver needs no further attempt."""
         telling = self.told.get(receiver.name, NoticeProgress())
-        if telling.done or not receiver.wants(self.topic, tenant):
+        if telling.done:
+            return None
+        if self.call == receiver.name and self.alert is None:
+            if self.is_result:
+                return max(self.ended_at, telling.next_at) if self.ended_at else None
+            return max(self.at, telling.next_at)
+        if self.is_result or not receiver.wants(self.topic, tenant):
             return None
         after = receiver.after_ms if self.alert is None else 0
         return max(self.at + (FIRST_MS if self.waits_for_caller else 0) + after, telling.next_at)
@@ -79,8 +97,11 @@ class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return replace(self, told={**self.told, name: telling})
 
 
-class NoticeText(Struct, frozen=True):
-    """What a receiver is told: an id that stays over attempts, words for people, and members for programs."""
+class ChannelMessage(Struct, frozen=True):
+    """A message for a channel: an ID that all attempts share, text for people, and members for programs.
+
+    `members["type"]` is `inbox.question`, `fleet.alert`, `task.result` or `ceremony.report`.
+    """
 
     id: str
     title: str
@@ -89,18 +110,18 @@ class NoticeText(Struct, frozen=True):
 
     @property
     def chat(self) -> str:
-        """Title and text as one message; a first line that the title has said is not said again."""
+        """Return title and text as one message, without a first line that repeats the title."""
         first, _, rest = self.text.partition("\n")
-        return f"{self.title}\n{rest if self.title.endswith(f': {first}') else self.text}"[:CHAT]
+        return f"{self.title}\n{rest if self.title.endswith(f': {first}') else self.text}".rstrip()[:CHAT]
 
 
 def notice_id(tenant: str, doc_id: str, notice: Notice, receiver: str) -> str:
-    """The id of what a receiver is told, the same at every attempt."""
+    """Return the ID of the message to a receiver, the same for every attempt."""
     name = "\0".join((tenant, doc_id, notice.question, str(notice.at), receiver))
     return sha256(name.encode()).hexdigest()[:32]
 
 
-def question_text(id: str, tenant: str, item: InboxItem, link: str = "") -> NoticeText:
+def question_text(id: str, tenant: str, item: InboxItem, link: str = "") -> ChannelMessage:
     """What is told of a question; by the link its receiver can answer."""
     first = item.text.strip().partition("\n")[0]
     does = "wants a login" if item.state == "auth-required" else "asks"
@@ -126,10 +147,26 @@ def question_text(id: str, tenant: str, item: InboxItem, link: str = "") -> Noti
     }
     if link:
         members["answerUrl"] = link
-    return NoticeText(id, _cut(f"{item.agent} {does}: {first}", TITLE), "\n".join(lines), members)
+    return ChannelMessage(id, _cut(f"{item.agent} {does}: {first}", TITLE), "\n".join(lines), members)
 
 
-def alert_text(id: str, tenant: str, alert: FleetAlert, at: str) -> NoticeText:
+def result_text(id: str, tenant: str, item: TaskItem) -> ChannelMessage:
+    """Return the message with the result of a task that a channel has requested."""
+    text = (item.error or item.text).strip()[:TEXT]
+    members = {
+        "type": RESULT,
+        "tenant": tenant,
+        "taskId": item.task_id,
+        "contextId": item.context_id,
+        "agent": item.agent,
+        "skill": item.skill,
+        "state": item.state,
+        "text": text,
+    }
+    return ChannelMessage(id, f"{item.agent}: {item.state}", text or f"Task {item.task_id}", members)
+
+
+def alert_text(id: str, tenant: str, alert: FleetAlert, at: str) -> ChannelMessage:
     """The notice by which a health alert is told to a receiver."""
     said = f"{alert.kind} of {tenant} is {alert.value:.4g}, above {alert.limit:.4g}"
     members = {
@@ -140,7 +177,7 @@ def alert_text(id: str, tenant: str, alert: FleetAlert, at: str) -> NoticeText:
         "limit": alert.limit,
         "at": at,
     }
-    return NoticeText(id, f"Alert: {alert.kind}", said, members)
+    return ChannelMessage(id, f"Alert: {alert.kind}", said, members)
 
 
 def _cut(text: str, limit: int) -> str:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from trunkline.errors import Conflict, StoreError
 from trunkline.fleet.health.alerts import FleetAlert
@@ -20,12 +21,15 @@ from trunkline.store.base import Store
 from trunkline.store.documents import DocumentKind, json_decoder
 from trunkline.store.mirror import Mirror
 from trunkline.store.records import TailAppend
-from trunkline.wire.types import INTERRUPTED
+from trunkline.wire.types import INTERRUPTED, TERMINAL
 
 log = logging.getLogger("trunkline.fleet")
 KIND = "notice"
 # How long an alert is kept after it was raised: longer than all attempts to tell of it.
 ALERT_KEPT_MS = 4 * 3600 * 1000
+# How long the result of a call is kept after it was due, or after its task was not found.
+RESULT_KEPT_MS = ALERT_KEPT_MS
+_CALL = "call-"
 _TRIES = 20
 BATCH = list[tuple[str, str]]
 _decode = msgspec.msgpack.Decoder(BATCH).decode
@@ -48,8 +52,13 @@ class NoticeStore:
         changed: Callable[[], None] = lambda: None,
         *,
         caller: Callable[[str, State], str] = lambda tenant, state: "",
+        state_of: Callable[[str, str], Awaitable[State | None]] | None = None,
     ) -> None:
-        """Take what is called when a notice changes, and what gives the agent that a task was asked by."""
+        """Take what is called when a notice changes, and what returns the agent that requested a task.
+
+        `state_of` returns the state of any task, for the results of calls.
+        """
+        self._state_of = state_of or asking
         self._store = store
         self._asking = asking
         self._caller = caller
@@ -71,14 +80,22 @@ class NoticeStore:
                 ends = isinstance(event, ANSWERS) and key in self.mirror.documents
                 if asks or ends:
                     found[key] = None
+                is_over = isinstance(event, Replied) or (
+                    isinstance(event, Status) and event.state in TERMINAL
+                )
+                if is_over and (call := (key[0], _CALL + key[1])) in self.mirror.documents:
+                    found[call] = None
         return list(found)
 
     async def settle(self, batch: bytes, number: int) -> None:
         """Have a notice of each of these tasks that asks something, and none of the others."""
         del number
         await self.mirror.refresh()
-        for tenant, task_id in _decode(batch):
-            await self.look(tenant, task_id)
+        for tenant, doc_id in _decode(batch):
+            if doc_id.startswith(_CALL):
+                await self.read_result(tenant, doc_id)
+            else:
+                await self.look(tenant, doc_id)
 
     async def look(self, tenant: str, task_id: str) -> State | None:
         """Have a notice of a task if it asks something, else none; gives what it asks."""
@@ -93,7 +110,13 @@ class NoticeStore:
                 await self.forget(tenant, task_id)
             return None
         caller = self._caller(tenant, state)
-        made = Notice(at=state.status_at, question=state.question.message_id, caller=caller)
+        of_call = self.mirror.documents.get((tenant, _CALL + task_id))
+        made = Notice(
+            at=state.status_at,
+            question=state.question.message_id,
+            caller=caller,
+            call="" if of_call is None else of_call.value.call,
+        )
         await self.change(
             tenant, task_id, lambda known: made if known is None or known.question != made.question else None
         )
@@ -105,13 +128,45 @@ class NoticeStore:
         doc_id = f"alert-{alert.kind}-{number}"
         await self.change(tenant, doc_id, lambda known: made if known is None else None)
 
+    async def add_call(self, tenant: str, task_id: str, receiver: str, now: int) -> None:
+        """Have a notice that waits for the end of a task, for the channel that requests it."""
+        made = Notice(at=now, call=receiver)
+        await self.change(tenant, _CALL + task_id, lambda known: made if known is None else None)
+
+    async def forget_call(self, tenant: str, task_id: str) -> None:
+        """Remove the notice that waits for the end of a task."""
+        await self.forget(tenant, _CALL + task_id)
+
+    async def read_result(self, tenant: str, doc_id: str) -> State | None:
+        """Mark the notice of a call as due once its task is over; return the state of the task, if any."""
+        task_id = doc_id.removeprefix(_CALL)
+        try:
+            state = await self._state_of(tenant, task_id)
+        except StoreError as error:
+            if error.damaged_task != task_id:
+                raise
+            return None
+        if state is not None and state.over:
+            at = state.status_at
+            await self.change(
+                tenant,
+                doc_id,
+                lambda known: None if known is None or known.ended_at else replace(known, ended_at=at),
+            )
+        return state
+
     async def sweep(self, now: int) -> None:
-        """Update what nobody may have heard of: closed questions, old alerts, and damaged notices."""
+        """Update notices whose end may have been missed: of questions, calls and alerts, and damaged ones."""
         for tenant, doc_id in list(self.mirror.damaged):
             # A damaged notice of a question that is still open is replaced; any other is removed.
             await self.look(tenant, doc_id)
         for (tenant, doc_id), notice in self.notices:
-            if notice.alert is None:
+            if doc_id.startswith(_CALL):
+                state = await self.read_result(tenant, doc_id)
+                is_open = state is not None and not state.over
+                if not is_open and max(notice.at, notice.ended_at) + RESULT_KEPT_MS < now:
+                    await self.forget(tenant, doc_id)
+            elif notice.alert is None:
                 await self.look(tenant, doc_id)
             elif notice.at + ALERT_KEPT_MS < now:
                 await self.forget(tenant, doc_id)

@@ -12,19 +12,22 @@ from trunkline.clock import wait_event
 from trunkline.errors import StoreError
 from trunkline.fleet.inbox import Inbox
 from trunkline.fleet.notify.callers import CallerFirst
-from trunkline.fleet.notify.channels import Channel
+from trunkline.fleet.notify.channel import Channel
 from trunkline.fleet.notify.links import AnswerLinks
 from trunkline.fleet.notify.notice import (
     ATTEMPTS,
     CALLER,
+    RESULT,
+    ChannelMessage,
     Notice,
-    NoticeText,
     alert_text,
     notice_id,
     question_text,
+    result_text,
 )
 from trunkline.fleet.notify.notices import Key, NoticeStore
 from trunkline.fleet.notify.receiver import NoticeReceiver
+from trunkline.fleet.views import task_item
 from trunkline.wire.spellings import timestamp
 
 log = logging.getLogger("trunkline.fleet")
@@ -164,7 +167,11 @@ class NoticeSender:
             return
         trouble = await self._attempt(receiver, said)
         if not trouble:
-            await self._notice_store.change(tenant, doc_id, partial(_ended, receiver.name))
+            if said.members["type"] == RESULT:
+                # No other receiver is sent a result.
+                await self._notice_store.forget(tenant, doc_id)
+            else:
+                await self._notice_store.change(tenant, doc_id, partial(_ended, receiver.name))
             log.info("notify.told receiver=%s id=%s", receiver.name, said.id)
             return
         known = self._notice_store.mirror.documents.get((tenant, doc_id))
@@ -182,10 +189,10 @@ class NoticeSender:
 
         return await self._notice_store.change(tenant, doc_id, revise)
 
-    async def _attempt(self, receiver: NoticeReceiver, said: NoticeText) -> str:
+    async def _attempt(self, receiver: NoticeReceiver, said: ChannelMessage) -> str:
         try:
             async with asyncio.timeout(ATTEMPT_S):
-                return await self._channels[receiver.name].tell(said)
+                return await self._channels[receiver.name].send(said)
         except TimeoutError:
             return "timeout"
         except Exception as error:
@@ -193,7 +200,7 @@ class NoticeSender:
             log.error("notify.broke receiver=%s", receiver.name, exc_info=error)
             return type(error).__name__
 
-    async def _text(self, tenant: str, doc_id: str, receiver: NoticeReceiver) -> NoticeText | None:
+    async def _text(self, tenant: str, doc_id: str, receiver: NoticeReceiver) -> ChannelMessage | None:
         """The text of a notice; None if its question is closed meanwhile, of which its store hears too."""
         known = self._notice_store.mirror.documents.get((tenant, doc_id))
         if known is None:
@@ -202,6 +209,9 @@ class NoticeSender:
         id = notice_id(tenant, doc_id, notice, receiver.name)
         if notice.alert is not None:
             return alert_text(id, tenant, notice.alert, timestamp(notice.at))
+        if notice.is_result:
+            ended = await self._notice_store.read_result(tenant, doc_id)
+            return None if ended is None else result_text(id, tenant, task_item(ended, self._inbox.origin))
         state = await self._notice_store.look(tenant, doc_id)
         item = None if state is None else self._inbox.question(state)
         if state is None or item is None or item.question != notice.question:

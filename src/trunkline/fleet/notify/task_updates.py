@@ -11,7 +11,6 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from hashlib import sha256
-from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -19,6 +18,7 @@ from msgspec.structs import replace
 
 from trunkline.client.result import text_of
 from trunkline.errors import Conflict, StoreError
+from trunkline.fleet.notify.channel import EditableChannel
 from trunkline.fleet.notify.notice import CHAT
 from trunkline.fleet.notify.receiver import NoticeReceiver
 from trunkline.fleet.views import task_item
@@ -42,17 +42,6 @@ PER_MINUTE, MINUTE_MS = 50, 60_000
 # How long nobody else tries what somebody has begun, and how long the end of a task is tried to be told.
 CLAIM_MS, END_MS = 30_000, 600_000
 _WORDS = 500
-
-
-class EditedMessages(Protocol):
-    """A channel whose messages can be changed."""
-
-    async def show(self, content: str, nonce: str, message: str) -> tuple[str, str]:
-        """Post a message, or put this in place of one by its id; gives its id, and what went wrong.
-
-        Of two posts with one nonce there is one message.
-        """
-        ...
 
 
 class MessageShown(Struct, frozen=True, array_like=True):
@@ -83,7 +72,7 @@ class TaskUpdates:
         self,
         store: Store,
         load: Callable[[str, str], Awaitable[State | None]],
-        channels: Mapping[str, tuple[NoticeReceiver, EditedMessages]],
+        channels: Mapping[str, tuple[NoticeReceiver, EditableChannel]],
         *,
         tenants: Callable[[], Iterable[str]],
         closed: Container[str],
