@@ -182,13 +182,14 @@ class Conflict(StoreError):
 
 
 class Duplicate(StoreError):
-    """The idempotency key of an append was recorded before."""
+    """A key of an append was recorded before: its idempotency key, or the one that it claims."""
 
-    def __init__(self, task_id: str, seq: int, digest: bytes) -> None:
+    def __init__(self, task_id: str, seq: int, digest: bytes, key: str = "") -> None:
         super().__init__(f"already recorded by task {task_id} at seq {seq}")
         self.task_id = task_id
         self.seq = seq
         self.digest = digest
+        self.key = key
 
 
 class StoreInUse(StoreError):

@@ -282,10 +282,11 @@ class Runner:
         push: PushTarget | None = None,
         extensions: tuple[str, ...] | None = None,
         routed: Routed | None = None,
+        claim: Dedup | None = None,
     ) -> tuple[Feed, Ack]:
         """Open a task of an agent; its executor starts when it is recorded, whoever still waits.
 
-        `routed` is why that agent does it. Where that is a refusal, the task ends with its beginning.
+        `routed` is why that agent does it; a refusal ends the task. `claim` is recorded with the task.
 
         Raises:
             KeyError: the agent is not carried here.
@@ -293,11 +294,11 @@ class Runner:
             Unavailable: the runner is stopping.
         """
         hosted, skill = self._admitted(tenant, agent, request, parent, routed)
-        said = request.message
         task_id = task_id or self.ids.new()
-        context_id = said.context_id or task_id  # A new conversation is named after its first task.
+        # A new conversation is named after its first task.
+        context_id = request.message.context_id or task_id
         event = Submitted(
-            message=_first(said, task_id, context_id),
+            message=_first(request.message, task_id, context_id),
             context_id=context_id,
             principal=principal,
             node=self.node,
@@ -312,10 +313,9 @@ class Runner:
             correlation=request.correlation,
         )
         feed = self.tasks.begin(tenant, task_id)
-        # Whoever was chosen for it, a message that was routed before is known again.
-        key = self._own(dedup, agent) if routed is None else dedup
-        events = _opening(tenant, event, routed, hosted)
-        ack = self.tasks.append(feed, events, key, partial(self._opened, feed, hosted))
+        key = self._own(dedup, agent) if routed is None else dedup  # One key, whoever is chosen.
+        events, then = _opening(tenant, event, routed, hosted), partial(self._opened, feed, hosted)
+        ack = self.tasks.append(feed, events, key, then, claim=claim)
         self._arriving += 1
         return feed, ack
 

@@ -255,6 +255,8 @@ class Tasks:
         events: Sequence[AnyEvent],
         dedup: Dedup | None = None,
         then: Follower | None = None,
+        *,
+        claim: Dedup | None = None,
     ) -> Ack:
         """Append at the feed's seq; the feed has taken the events in when `then` is called."""
         state = feed.state
@@ -288,8 +290,9 @@ class Tasks:
                 then(error)
 
         ack = self.store.log.append(
-            feed.tenant, state.task_id, expected, events, at=at, head=head, deliveries=deliveries, dedup=dedup
-        )
+            feed.tenant, state.task_id, expected, events,
+            at=at, head=head, deliveries=deliveries, dedup=dedup, claim=claim,
+        )  # fmt: skip
         # Before any awaiting coroutine runs: whoever is woken finds the feed up to date.
         ack.then(committed)
         return ack

@@ -32,12 +32,15 @@ class Log(Protocol):
         head: Head | None = None,
         deliveries: Sequence[OutboxEntry] = (),
         dedup: Dedup | None = None,
+        claim: Dedup | None = None,
     ) -> Ack:
         """Add events after seq `expected`, all or none; gives the new last seq.
 
+        The keys `dedup` and `claim` are recorded in the same transaction.
+
         Raises:
             Conflict: the log does not stand at `expected`.
-            Duplicate: the dedup key was recorded before and has not expired.
+            Duplicate: one of the keys was recorded before and has not expired; `dedup` is judged first.
             StoreError: not written; nothing was acknowledged.
             TaskFull: it is larger than a whole task may be.
         """

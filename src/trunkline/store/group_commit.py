@@ -105,7 +105,7 @@ class Entry(Struct, gc=False, eq=False):
     at: int
     head: Head | None
     deliveries: Sequence[OutboxEntry]
-    dedup: Dedup | None
+    keys: Sequence[Dedup]
     events: Sequence[AnyEvent] = ()
     # The number of its last event in the whole log, once the backend knows it and if it has such numbers.
     id: int = 0
@@ -161,6 +161,7 @@ class GroupCommit:
         head: Head | None = None,
         deliveries: Sequence[OutboxEntry] = (),
         dedup: Dedup | None = None,
+        claim: Dedup | None = None,
     ) -> Ack:
         """Queue one append; its promise ends with its last seq, Conflict, Duplicate or StoreError.
 
@@ -179,8 +180,11 @@ class GroupCommit:
         if len(body) > BYTES_LIMIT:
             raise TaskFull(f"task {task_id} has reached its limit ({LIMITS})")
         ack = Ack(len(body))
+        keys = () if dedup is None else (dedup,)
+        if claim is not None:
+            keys = (*keys, claim)
         self._pending.append(
-            Entry(ack, tenant, task_id, expected, expected + count, body, at, head, deliveries, dedup, events)
+            Entry(ack, tenant, task_id, expected, expected + count, body, at, head, deliveries, keys, events)
         )
         self._events += count
         self._bytes += len(body)

@@ -24,12 +24,13 @@ class TaskRef(Struct, frozen=True, gc=False):
 class Dedup(Struct, frozen=True, gc=False):
     """A key that may be recorded once in `kept_ms` by the store's clock, and the digest of what it stood for.
 
-    It outlives its task.
+    It outlives its task. A recorded key whose digest is `over` is replaced: compare and set.
     """
 
     key: str
     digest: bytes
     kept_ms: int
+    over: bytes | None = None
 
 
 class OutboxEntry(Struct, frozen=True, gc=False):

@@ -157,3 +157,17 @@ def test_an_unnamed_agent_has_its_time() -> None:
         assert await callers.ask(NORTH, notice, item) is False
 
     calling(work, clock)
+
+
+def test_caller_that_cannot_be_asked_now_is_asked_later_or_people_are() -> None:
+    clock = Clock()
+
+    async def work(at: Office, callers: CallerFirst) -> None:
+        state, item = await asked(at)
+        notice = Notice(at=state.status_at, question=item.question, caller="desk")
+        at.application.host.runner.drain()
+        assert await callers.ask(NORTH, notice, item) is None
+        clock.later_ms = FIRST_MS
+        assert await callers.ask(NORTH, notice, item) is False
+
+    calling(work, clock)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import itertools
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, cast
 
 import pytest
@@ -17,6 +19,7 @@ from trunkline.fleet.routing.dispatcher import HUB, Dispatched, Dispatcher, Disp
 from trunkline.log import events as ev
 from trunkline.run.executor import Executor, Verdict, Work
 from trunkline.run.node import HostedAgent
+from trunkline.store.records import Dedup, Where
 from trunkline.wire.types import Correlation, TaskState
 
 BOTH = ("ann", "ben")
@@ -234,6 +237,77 @@ def test_what_was_asked_for_before_begins_no_cooldown_anew() -> None:
         assert (await at.one(skill="draft"))[:2] == ("ann", "")
 
     counter(work, agent("ann", cooldown_s=30.0))
+
+
+class Killed(BaseException):
+    """The end of a process."""
+
+
+class Mortal:
+    """A part of a store, or a runner; the process dies before or after one of its calls."""
+
+    def __init__(self, part: Any, steps: Iterator[int], dies_at: int) -> None:
+        self._part, self._steps, self._dies_at = part, steps, dies_at
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._part, name)
+        if name in ("docs", "heads", "tasks", "store"):
+            return Mortal(found, self._steps, self._dies_at)
+        if inspect.iscoroutinefunction(found):
+            return self._stepped(found)
+        return self._submitted if name == "submit" else found
+
+    def _step(self) -> None:
+        if next(self._steps) == self._dies_at:
+            raise Killed
+
+    def _stepped(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def counted(*given: Any, **named: Any) -> Any:
+            self._step()
+            found = await call(*given, **named)
+            self._step()
+            return found
+
+        return counted
+
+    def _submitted(self, *given: Any, **named: Any) -> Any:
+        self._step()
+        feed, ack = self._part.submit(*given, **named)
+
+        async def recorded() -> int:
+            seq = await ack
+            self._step()
+            return seq
+
+        return feed, recorded()
+
+
+def test_repeated_dispatch_is_never_refused_for_work_that_was_not_done() -> None:
+    """The process dies before or after each call; the same request again is done, and done once."""
+    ended = False
+    dies_at = 0
+
+    async def work(at: Counter) -> None:
+        nonlocal ended
+        runner = at.runner
+        dedup = Dedup("me\x1fown", b"x", 60_000)
+        mortal: Any = Mortal(runner, itertools.count(1), dies_at)
+        order = DispatchOrder(tenant="t", principal="me", message=said("go"), skill="draft", dedup=dedup)
+        dispatcher = Dispatcher(mortal, cast("Any", at.fleet), now=lambda: at.now)
+        try:
+            await dispatcher.dispatch(order)
+            ended = True
+        except Killed:
+            pass
+        assert (await at.one(skill="draft", dedup=dedup))[:2] == ("ann", "")
+        page = await runner.store.heads.list("t", Where(), size=10)
+        assert [head.agent for head in page.heads] == ["ann"]
+        assert (await at.one(skill="draft"))[:2] == (HUB, "cooldown")
+
+    while not ended:
+        dies_at += 1
+        counter(work, agent("ann", cooldown_s=3600.0))
+    assert dies_at > 6
 
 
 def test_a_storm_of_refusals_makes_one_alarm(caplog: pytest.LogCaptureFixture) -> None:

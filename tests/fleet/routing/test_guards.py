@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
 from tests.fleet.stores import AT, Replicas
 from tests.log.samples import opening
-from trunkline.fleet.journal import Journals
+from trunkline.errors import Conflict, Duplicate
 from trunkline.fleet.routing.choose import Standing
-from trunkline.fleet.routing.guards import QUIET_MS, STORM, SUBJECTS, WINDOW_MS, Guards, Storm
+from trunkline.fleet.routing.guards import QUIET_MS, STORM, WINDOW_MS, Guards, Storm
 from trunkline.log import events as ev
 from trunkline.log.fold import State
 from trunkline.log.head import head_after
 from trunkline.store.base import Store
+from trunkline.store.records import Dedup
 from trunkline.wire.types import TaskState
 
 HASTY = Standing(agent="a", cooldown_s=30.0)
+SLOW = Standing(agent="c", cooldown_s=60.0)
 NARROW = Standing(agent="a", concurrency=2)
 
 
-def guards(store: Store) -> Guards:
-    return Guards(store.heads, Journals(store.docs))
+async def start(store: Store, skill: str, subject: str, at: int, standing: Standing = HASTY) -> bool:
+    """Open a task that starts a cooldown; return whether none was on."""
+    claim = await Guards(store.heads).claim("t", skill, subject, standing, at)
+    if claim is not None:
+        await store.log.append("t", f"of{at}{subject}", 0, (opening(),), at=at, claim=claim)
+    return claim is not None
 
 
 def test_a_cooldown_is_of_a_skill_and_a_subject_on_all_replicas(replicas: Replicas) -> None:
     async def work(one: Store, other: Store) -> None:
-        here, there = guards(one), guards(other)
-        assert await here.take("t", "triage", "repo#1", HASTY, AT)
-        assert not await there.take("t", "triage", "repo#1", HASTY, AT + 29_999)
+        there = Guards(other.heads)
+        assert await start(one, "triage", "repo#1", AT)
+        assert not await start(other, "triage", "repo#1", AT + 29_999)
         for skill, subject, at in (
             ("triage", "repo#2", AT + 1),
             ("review", "repo#1", AT + 1),
@@ -36,28 +46,53 @@ def test_a_cooldown_is_of_a_skill_and_a_subject_on_all_replicas(replicas: Replic
         hasty, patient = await there.judge("t", "triage", "repo#1", [HASTY, Standing(agent="b")], AT + 10_000)
         assert (hasty.excluded, hasty.cools) == ("it cools down for 20.0 s more", True)
         assert not patient.excluded
+        # Each agent has its own cooldown since the same start.
+        (slow,) = await there.judge("t", "triage", "repo#1", [SLOW], AT + 30_000)
+        assert slow.excluded == "it cools down for 30.0 s more"
         (elsewhere,) = await there.judge("south", "triage", "repo#1", [HASTY], AT)
         assert not elsewhere.excluded
-        assert await there.take("t", "triage", "repo#1", HASTY, AT + 30_000)
+        assert await start(other, "triage", "repo#1", AT + 30_000)
         # A replica may be a little behind; one that is hours behind was set right.
-        assert not await there.take("t", "triage", "repo#1", HASTY, AT + 15_000)
+        assert not await start(other, "triage", "repo#1", AT + 15_000)
         (free,) = await there.judge("t", "triage", "repo#1", [HASTY], AT - 3_600_000)
         assert not free.excluded
-        assert await there.take("t", "triage", "repo#1", HASTY, AT - 3_600_000)
+        assert await start(other, "triage", "repo#1", AT - 3_600_000)
 
     replicas.run(work, 2)
 
 
-def test_subjects_are_forgotten_when_there_are_too_many() -> None:
-    async def work(store: Store) -> None:
-        made = guards(store)
-        journals = Journals(store.docs)
-        for number in range(SUBJECTS // 100 + 2):
-            await made.take("t", "triage", str(number), HASTY, AT)
-        (kept,) = [await journals.read("t", doc.id) for doc in await store.docs.list("t", "journal")]
-        assert len(kept.state) < 64 << 10
+def test_cooldown_is_started_by_one_of_two_replicas(replicas: Replicas) -> None:
+    async def work(*stores: Store) -> None:
+        # The first cooldown of a subject, and one that replaces another.
+        for at in (AT, AT + 30_000):
+            claims = [await Guards(store.heads).claim("t", "triage", "s", HASTY, at) for store in stores]
+            assert None not in claims
+            appends = [
+                store.log.append("t", f"{at}.{place}", 0, (opening(),), at=at, claim=claim)
+                for place, (store, claim) in enumerate(zip(stores, claims, strict=True))
+            ]
+            outcomes = await asyncio.gather(*appends, return_exceptions=True)
+            (refused,) = [one for one in outcomes if isinstance(one, Duplicate)]
+            assert outcomes.count(1) == 1 and refused.key == claims[0].key  # type: ignore[union-attr]
+            heads = [await stores[0].log.read("t", f"{at}.{place}") for place in range(2)]
+            assert sorted(map(len, heads)) == [0, 1]
 
-    Replicas("memory:").run(work)
+    replicas.run(work, 2)
+
+
+def test_refused_append_starts_no_cooldown(replicas: Replicas) -> None:
+    async def work(store: Store) -> None:
+        made = Guards(store.heads)
+        dedup = Dedup("own", b"x", 60_000)
+        await store.log.append("t", "first", 0, (opening(),), at=AT, dedup=dedup)
+        for task_id, own, error in (("again", dedup, Duplicate), ("first", None, Conflict)):
+            claim = await made.claim("t", "triage", "s", HASTY, AT)
+            with pytest.raises(error):
+                await store.log.append("t", task_id, 0, (opening(),), at=AT, dedup=own, claim=claim)
+            (free,) = await made.judge("t", "triage", "s", [HASTY], AT + 1)
+            assert not free.excluded
+
+    replicas.run(work)
 
 
 async def open_task(store: Store, task_id: str, agent: str, state: TaskState | None = None) -> None:
@@ -72,10 +107,10 @@ def test_what_is_in_work_is_counted_on_all_replicas(replicas: Replicas) -> None:
         await open_task(one, "t2", "b")
         for place, ended in enumerate([TaskState.COMPLETED, TaskState.INPUT_REQUIRED, TaskState.REJECTED]):
             await open_task(one, f"e{place}", "a", ended)
-        (free,) = await guards(other).judge("t", "", "", [NARROW], AT)
+        (free,) = await Guards(other.heads).judge("t", "", "", [NARROW], AT)
         assert not free.excluded
         await open_task(one, "t3", "a", TaskState.WORKING)
-        (full,) = await guards(other).judge("t", "", "", [NARROW], AT)
+        (full,) = await Guards(other.heads).judge("t", "", "", [NARROW], AT)
         assert full.excluded.startswith("2 tasks are in work")
         assert not full.cools
 

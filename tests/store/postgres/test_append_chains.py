@@ -8,8 +8,8 @@ from trunkline.store.records import Dedup
 
 
 def entry(task_id, expected=0, last=None, key=None, tenant="a"):
-    dedup = None if key is None else Dedup(key, b"", 1)
-    return Entry(Ack(), tenant, task_id, expected, last or expected + 1, b"[]", 1, None, (), dedup)
+    keys = () if key is None else tuple(Dedup(each, b"", 1) for each in key)
+    return Entry(Ack(), tenant, task_id, expected, last or expected + 1, b"[]", 1, None, (), keys)
 
 
 def chosen(*entries):
@@ -36,6 +36,10 @@ def test_a_key_comes_once():
     first, second = entry("b", key="k"), entry("a", key="k")
     assert chosen(first, second, entry("a", 1)) == [[0]]
     assert chosen(first, entry("a", key="k", tenant="b")) == [[1], [0]]
+
+
+def test_either_key_of_an_append_comes_once():
+    assert chosen(entry("a", key="kc"), entry("b", key="lc"), entry("c", key="k")) == [[0]]
 
 
 def test_another_tenant_does_not_go_on_from_it():

@@ -65,11 +65,15 @@ class CallerFirst:
         return UNNAMED if is_called(state) else ""
 
     async def ask(self, tenant: str, notice: Notice, item: InboxItem) -> bool | None:
-        """Whether the caller of a task has answered its question; None while it may still do so."""
+        """Return whether the caller of a task has answered its question, or None while it still may."""
         is_late = self._now() >= notice.at + FIRST_MS
         if notice.caller == UNNAMED:
             return False if is_late else None
-        feed = await self._asked(tenant, notice, item)
+        try:
+            feed = await self._asked(tenant, notice, item)
+        except Refused:
+            # A limit is met, or this hub drains: the caller is asked later, or people are.
+            return False if is_late else None
         state = feed.state
         if state.state is TaskState.COMPLETED:
             return await self._answer(tenant, notice.caller, item, Result(state.task()).text)

@@ -6,6 +6,7 @@ What is decided is part of the task's log. What is refused is a task too, of the
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -49,6 +50,8 @@ from trunkline.wire.types import Correlation, Message, Metadata, SendRequest
 log = logging.getLogger("trunkline.fleet")
 # Lets an order become so many tasks while they are opened; None where nobody counts them.
 Admitted = Callable[["DispatchOrder", int], AbstractAsyncContextManager[None] | None]
+# The keys that are recorded with a task: the caller's own, and that of a cooldown.
+Keys = tuple[Dedup | None, Dedup | None]
 # The agent of tasks that nobody could be given, and the journal of what concerns no single agent.
 HUB = "hub"
 TARGETS_LIMIT = 100
@@ -96,6 +99,10 @@ class Dispatched(Struct, frozen=True):
     is_new: bool = True
 
 
+class _CooldownBegan(Exception):  # noqa: N818
+    """Another caller's work started the cooldown of the chosen agent."""
+
+
 class Policy(Struct, frozen=True, kw_only=True):
     """What an operator may set: who takes what names no skill, how latency weighs, and splits by skill."""
 
@@ -131,7 +138,7 @@ class Dispatcher:
         store = runner.tasks.store
         self._journals = Journals(store.docs)
         self._heads = store.heads
-        self._guards = Guards(store.heads, self._journals)
+        self._guards = Guards(store.heads)
         self._storm = Storm()
         # By tenant, agent and skill, with what they were made of.
         self._decided: dict[tuple[str, str, str], tuple[Standing, float, Routed]] = {}
@@ -219,6 +226,16 @@ class Dispatcher:
         if task_id and await self._runner.tasks.load(order.tenant, task_id) is not None:
             return await self._known(order.tenant, task_id)
         task_id = task_id or self._runner.ids.new()
+        while True:
+            with contextlib.suppress(_CooldownBegan):
+                return await self._give(order, target, task_id, rest_s)
+
+    async def _give(self, order: DispatchOrder, target: str, task_id: str, rest_s: float) -> Dispatched:
+        """Choose an agent and open the task.
+
+        Raises:
+            _CooldownBegan: the cooldown of the agent has begun since the choice.
+        """
         effect = _effect(order)
         wish = Wish(skill=order.skill, effect=effect, target=target, key=order.correlation_id or task_id)
         named = self._named(order.tenant, wish)
@@ -289,12 +306,11 @@ class Dispatcher:
         task_id: str,
         rest_s: float = 0.0,
     ) -> Dispatched:
-        dedup = _dedup(order)
+        dedup, claim = _dedup(order), None
         if winner is not None and winner.cooldown_s and not await self._is_known(order.tenant, dedup):
-            is_taken = await self._guards.take(order.tenant, order.skill, order.subject, winner, self._now())
-            if not is_taken:
-                # Somebody else had the same idea in this very moment.
-                return await self._one(order, "".join(routed.targets), task_id)
+            claim = await self._guards.claim(order.tenant, order.skill, order.subject, winner, self._now())
+            if claim is None:
+                raise _CooldownBegan
         request = SendRequest(
             message=order.message,
             accepted_output_modes=order.output_modes,
@@ -304,13 +320,15 @@ class Dispatcher:
         # While a breaker is open it must hear at once that work has gone to its agent.
         rests = rest_s > 0 and self._fleet.is_sound
         try:
-            routed, feed, opened = self._submit(order, request, dedup, routed, task_id)
+            routed, feed, opened = self._submit(order, request, (dedup, claim), routed, task_id)
             if rests:
                 # One wake-up instead of two: the feed hears of a failed append as well.
                 await self._runner.tasks.rest(feed, rest_s)
             if not feed.state.seq:
                 await opened
         except Duplicate as earlier:
+            if claim is not None and earlier.key == claim.key:
+                raise _CooldownBegan from None
             if _is_other(earlier, dedup):
                 raise InvalidParams(
                     "this key or correlation id was used for other work; use a fresh one",
@@ -332,11 +350,11 @@ class Dispatcher:
         return dedup is not None and await self._heads.duplicate(tenant, dedup.key) is not None
 
     def _submit(
-        self, order: DispatchOrder, request: SendRequest, dedup: Dedup | None, routed: Routed, task_id: str
+        self, order: DispatchOrder, request: SendRequest, keys: Keys, routed: Routed, task_id: str
     ) -> tuple[Routed, Feed, Ack]:
-        """Open the task; where the agent turns out not to take it, it is one more that was refused."""
+        """Open the task; if the agent does not accept it, as a refused one that starts no cooldown."""
         try:
-            return routed, *self._submitted(order, request, dedup, routed, task_id)
+            return routed, *self._submitted(order, request, keys, routed, task_id)
         except KeyError:
             why = f"The agent {routed.winner!r} is being added or removed in this moment; try again."
             refused = replace(routed, winner="", refusal=UNAVAILABLE, reason=why)
@@ -344,11 +362,12 @@ class Dispatcher:
             # Each of several agents has an outcome of its own, so this is none of the whole order.
             why = f"{routed.winner} does not take it: {error.message}"
             refused = replace(routed, winner="", refusal=NOT_TAKEN, reason=why)
-        return refused, *self._submitted(order, request, dedup, refused, task_id)
+        return refused, *self._submitted(order, request, (keys[0], None), refused, task_id)
 
     def _submitted(
-        self, order: DispatchOrder, request: SendRequest, dedup: Dedup | None, routed: Routed, task_id: str
+        self, order: DispatchOrder, request: SendRequest, keys: Keys, routed: Routed, task_id: str
     ) -> tuple[Feed, Ack]:
+        dedup, claim = keys
         return self._runner.submit(
             order.tenant,
             order.principal,
@@ -360,6 +379,7 @@ class Dispatcher:
             push=order.push,
             extensions=order.extensions,
             routed=routed,
+            claim=claim,
         )
 
     async def _known(self, tenant: str, task_id: str) -> Dispatched:

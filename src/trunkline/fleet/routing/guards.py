@@ -1,6 +1,7 @@
-"""What keeps work from an agent for a while: too much in work, or the same again too soon; and the alarm.
+"""Cooldowns and concurrency limits of agents, and the alarm about many equal refusals.
 
-Cooldowns and what is in work are read in the store, so that all replicas follow the same ones.
+Both are read from the store, so that all replicas follow the same ones. A cooldown is a key that is recorded
+in the transaction of the task that starts it: a crash leaves both behind, or neither.
 """
 
 from __future__ import annotations
@@ -9,29 +10,28 @@ from collections import deque
 from collections.abc import Sequence
 from hashlib import blake2b
 
-import msgspec
-from msgspec import Raw
 from msgspec.structs import replace
 
-from trunkline.fleet.journal import Journal, Journals, read_state
+from trunkline.errors import Duplicate
 from trunkline.fleet.routing.choose import Standing
 from trunkline.store.parts import Heads
-from trunkline.store.records import Where
+from trunkline.store.records import Dedup, Where
 from trunkline.wire.types import TaskState
 
 # As many equal refusals within the window are a storm, and it is told once in so long.
 STORM, WINDOW_MS, QUIET_MS = 10, 600_000, 1_800_000
-# How many subjects of a skill, and how many kinds of refusals, are kept in mind.
-SUBJECTS, KINDS = 1000, 1000
+# Size limit of the counters of refusals, by kind.
+KINDS = 1000
+# How long the start of a cooldown is kept: another agent may have a longer one for the same skill.
+KEPT_MS = 24 * 3_600_000
 _IN_WORK = (TaskState.SUBMITTED, TaskState.WORKING)
 
 
 class Guards:
     """The guards of one store."""
 
-    def __init__(self, heads: Heads, journals: Journals) -> None:
+    def __init__(self, heads: Heads) -> None:
         self._heads = heads
-        self._journals = journals
 
     async def judge(
         self, tenant: str, skill: str, subject: str, standings: Sequence[Standing], now: int
@@ -39,8 +39,7 @@ class Guards:
         """The same agents; those that may not have the work now are excluded, with the reason."""
         last = 0
         if any([one.cooldown_s for one in standings]):
-            journal = await self._journals.read(tenant, _subject_of(skill))
-            last = _read(journal).get(_key(subject), 0)
+            last = _start(await self._heads.duplicate(tenant, _cooldown_key(skill, subject)))
         return [await self._judged(tenant, one, last, now) for one in standings]
 
     async def _judged(self, tenant: str, one: Standing, last: int, now: int) -> Standing:
@@ -58,25 +57,14 @@ class Guards:
         wheres = [Where(agents=(agent,), state=state) for state in _IN_WORK]
         return sum([await self._heads.count(tenant, where) for where in wheres])
 
-    async def take(self, tenant: str, skill: str, subject: str, winner: Standing, now: int) -> bool:
-        """Have the cooldown of a skill and subject begin; False if another replica was faster."""
-        if not winner.cooldown_s:
-            return True
-        is_taken = False
-
-        def revise(journal: Journal) -> Journal | None:
-            nonlocal is_taken
-            known = _read(journal)
-            is_taken = not _left(winner, known.get(_key(subject), 0), now)
-            if not is_taken:
-                return None
-            known.pop(_key(subject), None)
-            known[_key(subject)] = now
-            newest = dict([*known.items()][-SUBJECTS:])
-            return replace(journal, state=Raw(msgspec.json.encode(newest)))
-
-        await self._journals.change(tenant, _subject_of(skill), revise)
-        return is_taken
+    async def claim(self, tenant: str, skill: str, subject: str, winner: Standing, now: int) -> Dedup | None:
+        """Return the key that starts a cooldown in the transaction of a task, or None if one is on."""
+        key = _cooldown_key(skill, subject)
+        known = await self._heads.duplicate(tenant, key)
+        if _left(winner, _start(known), now):
+            return None
+        kept_ms = max(KEPT_MS, round(winner.cooldown_s * 1000))
+        return Dedup(key, now.to_bytes(8, "big"), kept_ms, None if known is None else known.digest)
 
 
 class Storm:
@@ -108,14 +96,14 @@ def _left(one: Standing, last: int, now: int) -> int:
     return max(0, round(one.cooldown_s * 1000) - abs(now - last))
 
 
-def _subject_of(skill: str) -> str:
-    # A skill is named by a caller, and the name of a journal is short.
-    return f"cooldown:{_key(skill)}"
+def _cooldown_key(skill: str, subject: str) -> str:
+    # No caller's key starts like this: those start with the name of a principal.
+    return f"\x1fcooldown\x1f{_digest(skill)}\x1f{_digest(subject)}"
 
 
-def _key(text: str) -> str:
+def _digest(text: str) -> str:
     return blake2b(text.encode(), digest_size=12).hexdigest()
 
 
-def _read(journal: Journal) -> dict[str, int]:
-    return read_state(journal, dict[str, int], {})
+def _start(known: Duplicate | None) -> int:
+    return 0 if known is None else int.from_bytes(known.digest, "big")

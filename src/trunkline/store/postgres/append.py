@@ -43,20 +43,19 @@ def choose(group: Sequence[Entry], waiting: Iterable[int]) -> list[Chain]:
     keys: set[tuple[str, str]] = set()
     for place in waiting:
         entry = group[place]
-        task_id, dedup = entry.task_id, entry.dedup
+        task_id = entry.task_id
         if task_id in held:
             continue
         before = chains.get(task_id)
-        key = None if dedup is None else (entry.tenant, dedup.key)
+        own = [(entry.tenant, one.key) for one in entry.keys]
         if before is not None:
             last = group[before[-1]]
-            if key is None and last.last == entry.expected and last.tenant == entry.tenant:
+            if not own and last.last == entry.expected and last.tenant == entry.tenant:
                 before.append(place)
                 continue
-        elif key is None or key not in keys:
+        elif keys.isdisjoint(own):
             chains[task_id] = [place]
-            if key is not None:
-                keys.add(key)
+            keys.update(own)
             continue
         # Invariant: appends to one task are tried in the order in which they were made.
         held.add(task_id)
@@ -82,9 +81,9 @@ def plan(
     whole = [group[place] for one in chains for place in one] if rest else entries
     heads = {entry.task_id: (entry.tenant, entry.head) for entry in whole if entry.head is not None}
     keys = [
-        (entry.tenant, dedup.key, entry.task_id, entry.last, dedup.digest, dedup.kept_ms)
+        (entry.tenant, one.key, entry.task_id, entry.last, one.digest, one.kept_ms, one.over)
         for entry in entries
-        if (dedup := entry.dedup) is not None
+        for one in entry.keys
     ]
     deliveries = [
         (entry.task_id, entry.tenant, one.target, one.seq, one.id, one.due, one.lane)
@@ -104,7 +103,7 @@ def plan(
 _EVENTS = ("task_ids", "tenants", "expected", "lasts", "ats", "bodies", "marks")
 _REST = tuple(f"rest_{name}" for name in _EVENTS)
 _HEADS = tuple(f"head_{name}s" for name in ("tenant", *Head.__struct_fields__))
-_KEYS = ("key_tenants", "key_names", "key_task_ids", "key_seqs", "key_digests", "key_times")
+_KEYS = ("key_tenants", "key_names", "key_task_ids", "key_seqs", "key_digests", "key_times", "key_overs")
 _DELIVERIES = ("out_task_ids", "out_tenants", "out_targets", "out_seqs", "out_ids", "out_dues", "out_lanes")
 
 
@@ -140,7 +139,7 @@ class _Group:
                 continue
             entry = self.group[place]
             actual = self.stands.get((entry.tenant, entry.task_id), entry.expected)
-            if actual != entry.expected and entry.dedup is None:
+            if actual != entry.expected and not entry.keys:
                 self.outcomes[place] = Conflict(actual)
             else:
                 found.append(place)
@@ -228,27 +227,30 @@ class PostgresAppends:
     async def _judge(self, connection: Connection, progress: _Group, refused: Sequence[Chain]) -> None:
         places = [place for one in refused for place in one]
         firsts = frozenset(one[0] for one in refused)
-        entries = [progress.group[place] for place in places]
+        # A row for each key of an append, or one for an append without keys.
+        asked = [(place, key) for place in places for key in progress.group[place].keys or (None,)]
+        entries = [progress.group[place] for place, _ in asked]
         rows = await fetch(
             connection,
             "judge",
             task_ids=[entry.task_id for entry in entries],
             tenants=[entry.tenant for entry in entries],
             expected=[entry.expected for entry in entries],
-            marks=[progress.marks[place] for place in places],
-            keys=[None if entry.dedup is None else entry.dedup.key for entry in entries],
+            marks=[progress.marks[place] for place, _ in asked],
+            keys=[None if key is None else key.key for _, key in asked],
             now=self._now(),
         )
-        for place, entry, (last, tenant, ours, task_id, seq, digest) in zip(
-            places, entries, rows, strict=True
+        for (place, key), entry, (last, tenant, ours, task_id, seq, digest) in zip(
+            asked, entries, rows, strict=True
         ):
+            known = progress.outcomes[place]
             if ours is not None:
                 progress.settle(place, ours)
-            elif place not in firsts:
+            elif place not in firsts or isinstance(known, Duplicate):
                 # It followed one that was refused; on its own it may still fit.
                 continue
-            elif task_id is not None:
-                progress.settle(place, Duplicate(task_id, seq, digest))
+            elif key is not None and task_id is not None and digest != key.over:
+                progress.settle(place, Duplicate(task_id, seq, digest, key.key))
             else:
                 # Another tenant's task is not there; the id is taken all the same.
                 progress.settle(place, Conflict(last if tenant == entry.tenant else 0))
@@ -257,8 +259,8 @@ class PostgresAppends:
         entry = progress.group[place]
         for attempt in range(1, _TRIES + 1):
             try:
-                if entry.dedup is not None:
-                    key = {"tenant": entry.tenant, "key": entry.dedup.key}
+                for one in entry.keys:
+                    key = {"tenant": entry.tenant, "key": one.key, "over": one.over}
                     await fetch(connection, "drop_key", **key, now=self._now())
                 return await self._write(connection, progress, [[place]])
             except Exception as error:

@@ -110,7 +110,7 @@ class _GroupRows:
 
     def conflict(self, entry: Entry, actual: int) -> Conflict:
         """Refuse an append; doubtful if a key that nobody looked up could make it a duplicate."""
-        self.doubtful |= entry.dedup is not None
+        self.doubtful |= bool(entry.keys)
         return Conflict(actual)
 
     def list(self, place: _Place, task_id: str, head: Head) -> None:
@@ -170,8 +170,8 @@ class AppendPlan:
         self._find_places(connection, [entry.task_id for entry in group])
         wanted: list[Value] = []
         for entry in group:
-            if entry.dedup is not None:
-                wanted += (entry.tenant, entry.dedup.key)
+            for one in entry.keys:
+                wanted += (entry.tenant, one.key)
         found: Keys = {}
         for step in _FIND_KEYS.steps(wanted):
             for tenant, key, task_id, seq, digest, expires_at in connection.execute(*step).fetchall():
@@ -207,9 +207,10 @@ class AppendPlan:
 
     def _judge(self, entry: Entry, keys: Keys, rows: _GroupRows) -> Outcome:
         tenant, task_id, expected, last = entry.tenant, entry.task_id, entry.expected, entry.last
-        dedup, head = entry.dedup, entry.head
-        if dedup is not None and (recorded := keys.get((tenant, dedup.key))) is not None:
-            return Duplicate(*recorded)
+        head = entry.head
+        for key in entry.keys:
+            if (recorded := keys.get((tenant, key.key))) is not None and recorded[2] != key.over:
+                return Duplicate(*recorded, key.key)
         place = self._places.get(task_id) or self._earlier.get(task_id)
         if place is None:
             if expected != 0:
@@ -231,10 +232,10 @@ class AppendPlan:
             rows.list(place, task_id, head)
         place.seq = last
         self._places[task_id] = place
-        if dedup is not None:
-            keys[tenant, dedup.key] = (task_id, last, dedup.digest)
+        for key in entry.keys:
+            keys[tenant, key.key] = (task_id, last, key.digest)
             rows.keys += (
-                tenant, dedup.key, num, last, bytearray(dedup.digest), self._now() + dedup.kept_ms
+                tenant, key.key, num, last, bytearray(key.digest), self._now() + key.kept_ms
             )  # fmt: skip
         for one in entry.deliveries:
             rows.deliveries += (tenant, task_id, one.target, one.seq, one.id, one.due, one.lane)

@@ -72,9 +72,10 @@ SELECT CASE WHEN count(*) < :count::bigint THEN array_agg(task_id) ELSE '{}' END
 AND w.task_id <> ALL (coalesce(
     (
         SELECT array_agg(k.task_id)
-        FROM unnest(:key_tenants::text[], :key_names::text[], :key_task_ids::text[]) AS k (tenant, key, task_id)
+        FROM unnest(:key_tenants::text[], :key_names::text[], :key_task_ids::text[], :key_overs::bytea[])
+                AS k (tenant, key, task_id, over)
             JOIN dedup AS d ON d.tenant = k.tenant AND d.key = k.key
-        WHERE d.expires_at > coalesce(:now::bigint, now_ms())
+        WHERE d.expires_at > coalesce(:now::bigint, now_ms()) AND d.digest IS DISTINCT FROM k.over
     ),
     '{}'
 ));
@@ -120,7 +121,8 @@ WHERE d.tenant = :tenant AND d.key = :key AND d.expires_at > coalesce(:now::bigi
 
 -- name: drop_key
 DELETE FROM dedup
-WHERE tenant = :tenant AND key = :key AND expires_at <= coalesce(:now::bigint, now_ms());
+WHERE tenant = :tenant AND key = :key
+    AND (expires_at <= coalesce(:now::bigint, now_ms()) OR digest = :over::bytea);
 
 -- Begins at the row that holds the seq after `after`, which may be in its middle.
 -- name: read
