@@ -324,11 +324,12 @@ def test_hb32_patterns_choose_topics_and_who_leaves_costs_nobody_a_frame(fleet: 
     task = order(fleet, skill="old")["taskId"]
     for thread in threads:
         thread.join(60)
-    everything = ["agent.skill.request", f"agent.skill.response.{task}", f"{end}.old"]
+    scoped = [f"agent.skill.{name}.{task}" for name in ("progress", "response")]
+    everything = ["agent.skill.request", *scoped, f"{end}.old"]
     assert heard == {
         "agent.#": everything[:1],
         "#": everything,
-        **{pattern: everything[2:] for pattern in ("autonomous.#", "autonomous.*.old.old", "*.outcome.#")},
+        **{pattern: everything[3:] for pattern in ("autonomous.#", "autonomous.*.old.old", "*.outcome.#")},
     }
     refused = fleet.agent.http.get(f"{fleet.hub.base}/api/bus/subscribe?topic=a.%23.b")
     assert (refused.status_code, refused.json()["field"]) == (400, "topic")

@@ -157,6 +157,12 @@ def test_what_is_not_signed_or_does_not_fit_is_refused(desk: Desk) -> None:
         assert (await at.client.post("/channels/office", content=b"{}")).status_code == 401
         assert (await caller.post({"message": "x"})).json()["field"] == "by"
         assert (await caller.post({"by": "ada", "text": "x"})).json()["field"] == "text"
-        assert (await at.at.get("root", "/api/tasks"))["items"] == []
+        for field, value in (("message", " "), ("agent", "all"), ("agent", "a\0"), ("skill", "s" * 257)):
+            refused = await caller.post({"by": "ada", "message": "x", field: value})
+            assert (refused.status_code, refused.json()["field"]) == (400, field)
+        opened = await caller.post({"by": "a\0d\na", "message": "x"})
+        (item,) = (await at.at.get("root", "/api/tasks"))["items"]
+        detail = await at.at.get("root", f"/api/tasks/{item['taskId']}")
+        assert (opened.status_code, detail["events"][0]["principal"]) == (202, "webhook:ada")
 
     channel_office(work, [office(desk)], KEY=SECRET)

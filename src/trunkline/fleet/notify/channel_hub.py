@@ -23,6 +23,8 @@ from trunkline.fleet.routing.dispatcher import DEDUP_MS, Dispatcher, DispatchOrd
 from trunkline.store.records import Dedup
 from trunkline.wire.types import Message, Part, Role
 
+_NAME_LENGTH = 256
+
 
 class ChannelCall(Struct, frozen=True, kw_only=True):
     """Work that a person in a channel requests.
@@ -105,8 +107,7 @@ class ChannelHub:
         receiver = self.receiver
         if not receiver.calls or self._dispatcher is None:
             raise Forbidden(f"channel {receiver.name} accepts no calls; set calls: true in hub.yaml")
-        if call.agent == ALL:
-            raise InvalidParams("name one agent", field="agent")
+        _check(call)
         tenant, task_id = receiver.home, new_id()
         parts = (Part(text=call.text),)
         what = sha256("\x1f".join((call.by, call.text, call.agent, call.skill)).encode()).digest()
@@ -132,10 +133,22 @@ class ChannelHub:
         return found
 
     def _name(self, by: str) -> str:
-        return f"{self.receiver.realm}:{by[:64]}"
+        # A name of a chat may hold anything, and this one stands in the log and in queries.
+        return f"{self.receiver.realm}:{''.join([one for one in by if one.isprintable()])[:64]}"
 
     def _find(self, message_id: str) -> Key | None:
         for (tenant, doc_id), notice in self._notice_store.notices:
             if notice_id(tenant, doc_id, notice, self.receiver.name) == message_id:
                 return tenant, doc_id
         return None
+
+
+def _check(call: ChannelCall) -> None:
+    """Raise InvalidParams unless the call has a message, and names that can be looked up."""
+    if not call.text.strip():
+        raise InvalidParams("the message is empty", field="message")
+    if call.agent == ALL:
+        raise InvalidParams("name one agent", field="agent")
+    for field, name in (("agent", call.agent), ("skill", call.skill)):
+        if not name.isprintable() or len(name) > _NAME_LENGTH:
+            raise InvalidParams(f"at most {_NAME_LENGTH} printable characters", field=field)
