@@ -9,10 +9,11 @@ import pytest
 
 from tests.cli.conftest import Run, trunkline
 from tests.docs.pages import blocks
+from tests.harness import ServerProcess
 from tests.hub.test_hub import HubProcess
 
 __all__ = ["trunkline"]
-FIRST, THEN, ANNOUNCED = [block.splitlines() for block in blocks("docs/hub.md", "sh")]
+FIRST, THEN, ANNOUNCED, REGISTERED = [block.splitlines() for block in blocks("docs/hub.md", "sh")]
 TENANTS, A2A = [block.splitlines() for block in blocks("docs/gateway.md", "sh")]
 
 
@@ -21,11 +22,18 @@ def test_the_page(tmp_path: Path, trunkline: Run, monkeypatch: pytest.MonkeyPatc
     assert trunkline(*init)[0] == 0
     assert serve == ["hub", "demo"]
     workspace = tmp_path / "demo"
-    with HubProcess(workspace):
+    (tmp_path / "scribe").mkdir()
+    with HubProcess(workspace), ServerProcess(tmp_path / "scribe") as scribe:
         monkeypatch.chdir(workspace)
+        registered = [
+            trunkline(*shlex.split(line.replace("http://127.0.0.1:8100", scribe.base))[1:])
+            for line in REGISTERED
+        ]
         said = [trunkline(*shlex.split(line)[1:]) for line in THEN]
         lines = [trunkline(*shlex.split(line)[1:]) for line in A2A]
         acts = [trunkline(*shlex.split(line)[1:]) for line in TENANTS]
+    assert [(code, err) for code, _, err in registered] == [(0, "")] * len(registered)
+    assert "scribe  ready" in registered[1][1] and registered[-1][1] == "removed scribe\n"
     assert [(code, err) for code, _, err in lines] == [(0, "")] * 3
     assert lines[0][1].startswith("[/a2a list]\n3 agents elsewhere\n")
     assert "A first version of what you asked for." in lines[2][1]
@@ -46,4 +54,4 @@ def test_the_command_that_announces_is_the_one_that_is_tested() -> None:
     (line,) = ANNOUNCED
     key, *command = shlex.split(line)
     assert key.startswith("TRUNKLINE_ANNOUNCE_KEY=")
-    assert command[:4] == ["trunkline", "serve", "scribe:agent", "--announce"]
+    assert command[:3] == ["trunkline", "serve", "scribe:agent"] and "--announce" in command

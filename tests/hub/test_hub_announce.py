@@ -10,7 +10,6 @@ from tests.hub.test_hub import HubProcess, until
 
 KEY, ANNOUNCING = "an-operator-key-of-the-tests", "an-announcing-key-of-the-tests"
 KEYS = "keys: {scribe: {env: ANNOUNCING, scopes: [announce]}}"
-HUB = "settings: {egress_hosts: [127.0.0.1]}"
 CODE = """
 from trunkline import Agent
 
@@ -31,7 +30,6 @@ def test_an_agent_announces_itself_gets_work_and_is_gone_when_it_is(tmp_path: Pa
     workspace = tmp_path / "hub"
     workspace.mkdir()
     (workspace / "agents.yaml").write_text("agents: []")
-    (workspace / "hub.yaml").write_text(HUB)
     (workspace / "keys.yaml").write_text(KEYS)
     (tmp_path / "scribe.py").write_text(CODE)
     hub = HubProcess(workspace, "--key", KEY, env={"ANNOUNCING": ANNOUNCING})

@@ -298,6 +298,7 @@ class _Refusal(Struct, frozen=True):
     # Of the operator's API.
     detail: str = ""
     code: str = ""
+    field: str = ""
 
 
 def _refusal(status: int, answer: bytes, retry_after_s: float) -> TrunklineError:
@@ -307,6 +308,8 @@ def _refusal(status: int, answer: bytes, retry_after_s: float) -> TrunklineError
     except msgspec.MsgspecError:
         refusal = _Refusal()
     text = str(refusal.error.get("message", "")) or refusal.detail or f"the server answered {status}"
+    if refusal.field and refusal.field not in text:
+        text = f"{refusal.field}: {text}"
     if status == 429:
         return TooManyRequests(f"{text}; retry after {retry_after_s:g} s", retry_after_s=retry_after_s)
     kind = _REFUSALS.get(refusal.code)

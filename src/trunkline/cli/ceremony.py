@@ -6,22 +6,17 @@ from functools import partial
 from itertools import islice
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from trunkline.cli.admin import Operator, checked_id
 from trunkline.cli.console import field_lines, one_line
-from trunkline.cli.parsing import Commands, Count, Several, Tenant
+from trunkline.cli.parsing import Commands, Count, Members, Tenant, read_members
 from trunkline.errors import Misuse
 from trunkline.fleet.ceremonies.ceremony import CEREMONY_ID
 
 commands = Commands()
 CEREMONIES = "/api/ceremonies"
 CeremonyId = Annotated[str, typer.Argument(metavar="ID", help="The id of the ceremony.")]
-Member = Annotated[
-    Several,
-    typer.Option("--set", metavar="NAME=VALUE", help="Any member, such as timeoutMs=60000; repeatable."),
-]
 _LABELS = {
     "id": "id", "name": "name", "owner": "owner", "state": "state", "reason": "reason",
     "schedule": "schedule", "timezone": "timezone", "skill": "skill", "targets": "targets",
@@ -62,22 +57,22 @@ def create(
     skill: Annotated[str, typer.Argument(help="The skill that is asked for.")],
     *,
     name: Annotated[str, typer.Option(help="Its name; the id unless told.")] = "",
-    members: Member = None,
+    members: Members = None,
     tenant: Tenant = "",
     operator: Operator,
 ) -> None:
     """Have a skill asked for by a schedule."""
     form = {"id": ceremony_id, "name": name or ceremony_id, "schedule": schedule, "skill": skill}
-    made = _post(operator, tenant, "create", {**form, **_members(members)})
+    made = _post(operator, tenant, "create", {**form, **read_members(members)})
     operator.print(made, f"ceremony {made['id']} is kept: {_next(made)}")
 
 
 @commands.local("update")
 def update(
-    ceremony_id: CeremonyId, *, members: Member = None, tenant: Tenant = "", operator: Operator
+    ceremony_id: CeremonyId, *, members: Members = None, tenant: Tenant = "", operator: Operator
 ) -> None:
     """Change members of a ceremony; those that are not named stay."""
-    changes = _members(members)
+    changes = read_members(members)
     if not changes:
         raise Misuse("name what is to be changed, for example --set enabled=true")
     _update(operator, tenant, ceremony_id, changes)
@@ -108,20 +103,6 @@ def _run_row(one: dict[str, Any]) -> str:
     begun = one.get("startedAt") or one.get("plannedAt") or one["since"]
     what = one.get("runId") or one.get("reason") or f"{one['count']} times"
     return f"{begun}  {one['status']}  {what}  {one.get('taskId', '')}".rstrip()
-
-
-def _members(given: list[str] | None) -> dict[str, Any]:
-    """Members by name; a value that is no JSON is a text."""
-    found: dict[str, Any] = {}
-    for one in given or []:
-        name, is_given, value = one.partition("=")
-        if not is_given:
-            raise Misuse(f"--set takes NAME=VALUE, for example timeoutMs=60000, not {one!r}")
-        try:
-            found[name] = msgspec.json.decode(value)
-        except msgspec.DecodeError:
-            found[name] = value
-    return found
 
 
 def _update(operator: Operator, tenant: str, ceremony_id: str, changes: dict[str, Any]) -> None:

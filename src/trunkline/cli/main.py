@@ -40,6 +40,7 @@ _HELP = {
         "deliveries": "Notifications that were sent: list, show, replay.",
         "inbox": "What tasks ask of people: list, show, answer.",
         "hub": "Many agents behind one address; `hub DIR` serves a workspace, `hub init DIR` writes one.",
+        "agent": "The agents of a hub: list, show, add, remove, refresh, enable, disable, drain.",
         "ceremony": "What a hub does by schedule: list, show, create, update, pause, run, history.",
         "flow": "Workflows: definitions (validate, sign, graph), their runs, "
         "and servers of both (serve, mcp).",

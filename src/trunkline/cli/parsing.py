@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
+import msgspec
 import typer
 from msgspec import Struct
 from typer.core import TyperCommand, TyperGroup
@@ -46,6 +47,28 @@ Count = Annotated[int, typer.Option(min=1, help="How many at most.")]
 ListedId = Annotated[str, typer.Argument(metavar="ID", help="The id that the list shows.")]
 Watch = Annotated[bool, typer.Option("--watch", help="Go on showing it, until Ctrl-C.")]
 Several = list[str] | None
+Members = Annotated[
+    Several,
+    typer.Option("--set", metavar="NAME=VALUE", help="Any member, such as timeoutMs=60000; repeatable."),
+]
+
+
+def read_members(given: Sequence[str] | None) -> dict[str, Any]:
+    """Return the members that `--set` gives, by name; a value that is not JSON is a text.
+
+    Raises:
+        Misuse: one has no equals sign.
+    """
+    found: dict[str, Any] = {}
+    for one in given or ():
+        name, equals, value = one.partition("=")
+        if not equals:
+            raise Misuse(f"--set takes NAME=VALUE, for example timeoutMs=60000, not {one!r}")
+        try:
+            found[name] = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            found[name] = value
+    return found
 
 
 class Invocation(Struct, frozen=True):

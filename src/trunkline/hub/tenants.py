@@ -19,7 +19,8 @@ from trunkline.gateway.tenants import Tenant, TenantBook, TenantQuota, TenantSet
 from trunkline.host import Host
 from trunkline.http.asgi import Receive, Send
 from trunkline.http.asgi import Scope as AsgiScope
-from trunkline.net.egress import Egress
+from trunkline.http.host_check import is_loopback
+from trunkline.net.egress import Egress, target
 from trunkline.run.node import BackgroundWork
 from trunkline.store.mirror import Mirror
 
@@ -44,6 +45,7 @@ class Tenants:
         self._settings = settings
         self._alerts = alerts
         self._egress: dict[str, Egress] = {}
+        self._local_egress = Egress(loopback=True)
         # What a tenant may use, and what that was made of: asked with every request for work.
         self._filled: dict[str, tuple[Tenant, TenantQuota]] = {}
         # Told the id of each tenant that has changed.
@@ -118,6 +120,15 @@ class Tenants:
             self._egress[tenant] = Egress(loopback=self._host.settings.dev)
         self._set_egress(tenant)
         return self._egress[tenant]
+
+    def agent_egress_of(self, tenant: str, url: str) -> Egress:
+        """Return the rule for an agent that a tenant registers by the API or that announces itself.
+
+        Only the operator gives keys of the default tenant the scopes for that. On a hub that is bound to
+        loopback, such an agent may be on this machine too. One that is elsewhere may not lead to it.
+        """
+        is_local = is_loopback(self._host.settings.host) and is_loopback(target(url).host)
+        return self._local_egress if tenant == DEFAULT_TENANT and is_local else self.egress_of(tenant)
 
     def kept_s(self) -> dict[str, float]:
         """The tenants whose ended tasks are kept for so many seconds at most."""

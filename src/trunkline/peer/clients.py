@@ -26,10 +26,10 @@ class PeerClients:
     def __init__(
         self,
         *,
-        egress: Callable[[str], Egress] = lambda tenant: Egress(),
+        egress: Callable[[str, str], Egress] = lambda tenant, url: Egress(),
         reveal: Callable[[str], str] | None = None,
     ) -> None:
-        """Take where the foreign agents of a tenant may be, and what opens their secrets."""
+        """Take the egress rule of a foreign agent, by tenant and URL, and what decrypts credentials."""
         self._egress = egress
         self._reveal = reveal
         # The cards that are known already, told by whoever looks for them.
@@ -84,7 +84,7 @@ class PeerClients:
             card=card,
             card_url=peer.card_url,
             verify_tls=peer.verify_tls,
-            egress=self._egress(tenant) if peer.foreign else None,
+            egress=self._egress(tenant, peer.url) if peer.foreign else None,
             # How long the work may take is the task's own business, not that of a request.
             timeout_s=LONGEST_S,
         )

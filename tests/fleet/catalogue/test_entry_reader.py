@@ -98,7 +98,7 @@ def test_equal_texts_have_equal_revisions() -> None:
         ({"name": "a", "url": "http://x", "tenants": []}, "tenants", "ids of tenants"),
         ({"name": "a", "url": "http://x", "tenants": ["a/b"]}, "tenants", "no id"),
         ({"name": "a", "url": "http://x", "concurrency": 0}, "concurrency", ">= 1"),
-        ({"name": "a", "url": "http://x", "cooldown": {"s": "soon"}}, "cooldown.s", "no age"),
+        ({"name": "a", "url": "http://x", "cooldown": {"s": "soon"}}, "cooldown.s", "not a duration"),
         ({"name": "a", "url": "http://x", "headers": {"bad name": "x"}}, "headers.bad name", "header"),
         ({"name": "a", "url": "http://x", "headers": {"Content-Length": "3"}}, "headers.Content-Length", "itself"),
         ({"name": "a", "url": "http://x", "description": "x" * 5000}, "description", "4096"),

@@ -86,8 +86,14 @@ def fleet(
 
 
 def made_of(store: Store, now: Callable[[], int], loopback: bool) -> CatalogueService:
+    egress = Egress(loopback=loopback)
     return CatalogueService(
-        Catalogue(now), store.docs, now, egress=lambda _: Egress(loopback=loopback), vault=Vault(b"k" * 32)
+        Catalogue(now),
+        store.docs,
+        now,
+        agent_egress=lambda *_: egress,
+        probe_egress=lambda _: egress,
+        vault=Vault(b"k" * 32),
     )
 
 

@@ -85,7 +85,9 @@ async def opened(
 ) -> AsyncGenerator[Caller]:
     (folder / "agents.yaml").write_text(agents)
     keys = {"keys": (key,)} if key else {}
-    hub = Hub(folder, {"store": "memory:", "dev": dev, "cancel_limit": 0.5, **keys}, variables)
+    hub = Hub(
+        folder, {"store": "memory:", "dev": dev, "drain_limit": 0.2, "cancel_limit": 0.5, **keys}, variables
+    )
     async with hub.host.lifespan():
         yield Caller(hub, key)
 

@@ -90,8 +90,9 @@ class CatalogueParts(Struct, frozen=True, kw_only=True):
     documents: CatalogueDocuments
     discovery: CardDiscovery
     history: CatalogueHistory
-    # Where what a tenant names may be.
-    egress: Callable[[str], Egress]
+    # The egress rules of a tenant: for an agent that it registers at a URL, and for addresses that it probes.
+    agent_egress: Callable[[str, str], Egress]
+    probe_egress: Callable[[str], Egress]
     vault: Vault | None
     now_ms: Callable[[], int]
     health: Callable[[str, str], AgentHealth]
@@ -259,7 +260,7 @@ class AgentsApi:
     @api_route("POST /a2a/probe", AuthScope.WRITE)
     async def probe(self, call: ApiCall, form: ProbeForm) -> Probed:
         """Whether an agent is at an address."""
-        return await probe(form.url, self._parts.egress(call.tenant), self._probes, call.tenant)
+        return await probe(form.url, self._parts.probe_egress(call.tenant), self._probes, call.tenant)
 
     async def _keep(
         self, call: ApiCall, name: str, raw: dict[str, Any], known: KeptEntry | None
@@ -270,7 +271,8 @@ class AgentsApi:
         if entry.peer is not None:
             await self._check_address(call.tenant, entry.peer.url)
             if entry.peer.login is not None:
-                await self._check_address(call.tenant, entry.peer.login.token_url, "auth.tokenUrl")
+                token_url = entry.peer.login.token_url
+                await self._check_address(call.tenant, token_url, "auth.tokenUrl")
         sealed = self._sealed(raw, "" if known is None else self._still_sealed(call, entry, known))
         now = self._parts.now_ms()
         kept = KeptEntry(owner="api", raw=plain, by=call.principal.name, sealed=sealed, at=now)
@@ -286,7 +288,7 @@ class AgentsApi:
 
     async def _check_address(self, tenant: str, url: str, field: str = "url") -> None:
         try:
-            await self._parts.egress(tenant).check(url)
+            await self._parts.agent_egress(tenant, url).check(url)
         except Unreachable as error:
             raise InvalidParams(str(error), field=field) from None
 

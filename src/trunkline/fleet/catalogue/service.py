@@ -34,14 +34,15 @@ class CatalogueService:
         docs: Docs,
         now_ms: Callable[[], int],
         *,
-        egress: Callable[[str], Egress],
+        agent_egress: Callable[[str, str], Egress],
+        probe_egress: Callable[[str], Egress],
         vault: Vault | None,
         card_refresh_s: float = CARD_REFRESH_S,
         health: Callable[[str, str], AgentHealth] = lambda tenant, name: AgentHealth(),
     ) -> None:
         self.catalogue = catalogue
         self.clients = PeerClients(
-            egress=egress, reveal=None if vault is None else partial(vault.open, about=ABOUT)
+            egress=agent_egress, reveal=None if vault is None else partial(vault.open, about=ABOUT)
         )
         self.documents = CatalogueDocuments(docs, self.catalogue, now_ms)
         self.discovery = CardDiscovery(self.catalogue, self.clients, now_ms, refresh_s=card_refresh_s)
@@ -51,7 +52,8 @@ class CatalogueService:
             documents=self.documents,
             discovery=self.discovery,
             history=self.history,
-            egress=egress,
+            agent_egress=agent_egress,
+            probe_egress=probe_egress,
             vault=vault,
             now_ms=now_ms,
             health=health,
