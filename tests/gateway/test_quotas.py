@@ -35,7 +35,7 @@ class Till:
         self.keys: dict[tuple[str, str], TenantQuota] = {}
         self.quotas = Quotas(
             store.heads,
-            DaySpending(self, self.catch_up),
+            DaySpending(self),
             of_tenant=lambda tenant: self.tenants.get(tenant, TenantQuota()),
             of_key=lambda tenant, name: self.keys.get((tenant, name), TenantQuota()),
             shared=True,
@@ -57,8 +57,11 @@ class Till:
     def spent(self, tenant: str, principal: str = "") -> tuple[float, int]:
         return self.day.get((tenant, principal), (0.0, 0))
 
-    async def catch_up(self) -> None:
+    async def read_spending(self) -> None:
         """Read nothing: the costs of the day stand as they are set."""
+
+    async def fresh(self) -> None:
+        """Read nothing either."""
 
     async def ask(self, tenant: str = "a", name: str = "ann", *, count: int = 1, **order: Any) -> str:
         """The limit that was met, with the seconds to wait; empty if there was none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -129,3 +130,80 @@ def test_a_model_agent_stops_between_two_calls_when_a_quota_is_spent(tmp_path: P
 
     with ModelServer(lambda asked: Reply(calls=[("todo", {"action": "list"})])) as models:
         run(scene(models))
+
+
+SPENDER = """
+import asyncio
+from trunkline import Agent, Turn
+
+agent = Agent("Spender")
+go = asyncio.Event()
+
+@agent.skill
+async def spend(turn: Turn) -> str:
+    turn.usage(input_tokens=60, cost_usd=0.6)
+    return "spent"
+
+@agent.skill
+async def hold(turn: Turn) -> str:
+    await go.wait()
+    turn.usage(input_tokens=60, cost_usd=0.6)
+    return "spent"
+"""
+SPENDERS = "agents:\n  - {name: spender, import: 'SPENDER:agent', tenants: all}\n"
+
+
+def dispatch(skill: str, **more: Any) -> dict[str, Any]:
+    return {"agent": "spender", "skill": skill, "message": "go", **more}
+
+
+@pytest.mark.parametrize("quota", [{"tokens_per_day": 100}, {"cost_per_day": 1.0}])
+def test_a_task_that_has_ended_counts_for_the_next_request(tmp_path: Path, quota: dict[str, Any]) -> None:
+    module = f"spender_{'_'.join(quota)}"
+    (tmp_path / f"{module}.py").write_text(SPENDER)
+
+    async def scene() -> None:
+        async with opened(tmp_path, SPENDERS.replace("SPENDER", module), key=KEY) as boss:
+            acme = await limited(boss, **quota)
+            for status in (200, 200, 429, 429):
+                assert (await acme("POST /api/dispatch", dispatch("spend", wait=30)))[0] == status
+
+    run(scene())
+
+
+def test_a_limit_is_exceeded_at_most_by_the_tasks_that_are_in_work(tmp_path: Path) -> None:
+    (tmp_path / "held_spender.py").write_text(SPENDER)
+
+    async def scene() -> None:
+        async with opened(tmp_path, SPENDERS.replace("SPENDER", "held_spender"), key=KEY) as boss:
+            acme = await limited(boss, tokens_per_day=100, concurrent_tasks=3)
+            opened_tasks = [await acme("POST /api/dispatch", dispatch("hold")) for _ in range(5)]
+            assert [status for status, _ in opened_tasks] == [200] * 3 + [429] * 2
+            importlib.import_module("held_spender").go.set()
+            for _, told in opened_tasks[:3]:
+                path = f"GET /api/tasks/{told['tasks'][0]['taskId']}"
+                await acme.until(path, lambda one: one["state"] == "completed")
+            # All three were in work when the limit was reached; no other one begins.
+            assert (await acme("POST /api/dispatch", dispatch("spend")))[0] == 429
+
+    run(scene())
+
+
+def test_a_task_that_ended_at_another_hub_counts_for_the_next_request(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    (tmp_path / "shared_spender.py").write_text(SPENDER)
+    (tmp_path / "agents.yaml").write_text(SPENDERS.replace("SPENDER", "shared_spender"))
+    flags = {"store": postgres_url, "dev": True, "keys": (KEY,), "secret_key": "of-the-two-hubs-" * 3}
+
+    async def scene() -> None:
+        first, second = Hub(tmp_path, flags, {}), Hub(tmp_path, flags, {})
+        async with first.host.lifespan(), second.host.lifespan():
+            here = await limited(Caller(first, KEY), tokens_per_day=100)
+            there = Caller(second, here.key)
+            await there.until("GET /api/agents", lambda told: "items" in told)
+            await Caller(second, KEY).until("GET /admin/tenants/acme", lambda told: told["quota"])
+            for caller, status in ((here, 200), (there, 200), (here, 429), (there, 429)):
+                assert (await caller("POST /api/dispatch", dispatch("spend", wait=30)))[0] == status
+
+    run(scene())

@@ -229,14 +229,18 @@ class Quotas:
 
     def counting(self, tenant: str, principal: str, spent: ModelSpending) -> AbstractContextManager[None]:
         """Count a model call of a running task from its end on; see `Meter`."""
-        quotas = self._of_tenant(tenant), self._of_key(tenant, principal)
-        has_limit = any([one.cost_per_day is not None or one.tokens_per_day is not None for one in quotas])
+        has_limit = any(
+            [_has_day_limit(self._of_tenant(tenant)), _has_day_limit(self._of_key(tenant, principal))]
+        )
         return self._spending.counting(tenant, principal, spent) if has_limit else nullcontext()
 
     @asynccontextmanager
     async def _counted(
         self, limits: list[tuple[Payer, TenantQuota]], count: int, *, charged: bool, is_due: bool
     ) -> AsyncGenerator[None]:
+        if any([_has_day_limit(quota) for _, quota in limits]):
+            # Invariant: what ended before a request counts, so a limit is exceeded only by work in progress.
+            await self._spending.refresh()
         for payer, quota in limits:
             self._check_day(payer, quota)
         taken: list[Payer] = []
@@ -259,7 +263,7 @@ class Quotas:
                     del self._opening[payer]
 
     def _check_day(self, payer: Payer, quota: TenantQuota) -> None:
-        if quota.cost_per_day is None and quota.tokens_per_day is None:
+        if not _has_day_limit(quota):
             return
         cost, tokens = self._spending.spent(*payer)
         if quota.cost_per_day is not None and cost >= quota.cost_per_day:
@@ -300,3 +304,7 @@ class Quotas:
             retry_after_s=wait_s,
             field=name,
         )
+
+
+def _has_day_limit(quota: TenantQuota) -> bool:
+    return quota.cost_per_day is not None or quota.tokens_per_day is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -23,6 +23,14 @@ class RecordedSpending(Protocol):
         """Return what a tenant or one principal of it spent, in dollars and in tokens."""
         ...
 
+    async def read_spending(self) -> None:
+        """Have `spent` contain every task that ended before this call."""
+        ...
+
+    async def fresh(self) -> object:
+        """Have `spent` contain every model call that was recorded before this call."""
+        ...
+
 
 class _OpenCall(Struct, frozen=True, eq=False):
     tenant: str
@@ -36,15 +44,8 @@ class DaySpending:
     A call counts from its end on. It counts as recorded as soon as the records contain it.
     """
 
-    def __init__(self, records: RecordedSpending, catch_up: Callable[[], Awaitable[object]]) -> None:
-        """Take the records, and what makes them contain everything that the log has.
-
-        Args:
-            records: the costs as they were last read from the log.
-            catch_up: reads on until the end of the log.
-        """
+    def __init__(self, records: RecordedSpending) -> None:
         self._records = records
-        self._catch_up = catch_up
         self._open: dict[_OpenCall, None] = {}
         self._written: list[_OpenCall] = []
         self._settling: asyncio.Task[None] | None = None
@@ -57,6 +58,14 @@ class DaySpending:
                 cost += one.spent.cost_usd
                 tokens += one.spent.input_tokens + one.spent.output_tokens
         return cost, tokens
+
+    async def refresh(self) -> None:
+        """Count every task that ended before this call.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
+        await self._records.read_spending()
 
     @contextmanager
     def counting(self, tenant: str, principal: str, spent: ModelSpending) -> Generator[None]:
@@ -80,7 +89,7 @@ class DaySpending:
         while self._written:
             written, self._written = self._written, []
             try:
-                await self._catch_up()
+                await self._records.fresh()
             except StoreError as error:
                 log.warning("quota.unread error=%s", error)
             for one in written:

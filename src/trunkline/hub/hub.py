@@ -256,7 +256,7 @@ class Hub:
         return made
 
     def _quotas(self, host: Host) -> Quotas:
-        self._spending = DaySpending(self._health.records, self._health.fresh)
+        self._spending = DaySpending(self._health)
         made = Quotas(
             host.store.heads,
             self._spending,

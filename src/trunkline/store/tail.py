@@ -150,6 +150,20 @@ class TailReader:
                 self._begun -= 1
                 raise
 
+    @property
+    def unsettled(self) -> Sequence[object]:
+        """What the listener made of events and has not settled yet; another list after each write."""
+        return self._found
+
+    async def read_on(self) -> None:
+        """Give everything that was appended before this call to the listener, whose effect may come later.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
+        async with self._turn:
+            await self._gather()
+
     async def _gather(self) -> None:
         """Take what there is, and not what is appended meanwhile: who appends all the time would have no end.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from trunkline.clock import now_ms as system_now_ms
 from trunkline.errors import StoreError
 from trunkline.fleet.health.alerts import AlertLimits, AlertLog, LimitsOf, RaiseAlert
 from trunkline.fleet.health.health_records import HealthRecords, merged
-from trunkline.fleet.health.outcome import CLASSES
+from trunkline.fleet.health.outcome import CALLED, CLASSES, TaskOutcome
 from trunkline.fleet.health.recorder import HealthRecorder
 from trunkline.fleet.health.snapshot import watched
 from trunkline.fleet.health.tally import Summary
@@ -39,6 +39,30 @@ def agent_sample(tenant: str, agent: str, found: Summary) -> AgentSample:
     )
 
 
+class UnsettledSpending:
+    """What outcomes cost that a reader of the log has found and not written yet."""
+
+    def __init__(self, reader: TailReader) -> None:
+        self._reader = reader
+        self._found: Sequence[object] = ()
+        self._count = 0
+        self._spent: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def spent(self, tenant: str, principal: str) -> tuple[float, int]:
+        """Return what a tenant or one principal of it spent, in dollars and in tokens."""
+        found = self._reader.unsettled
+        if found is not self._found:
+            self._found, self._count, self._spent = found, 0, {}
+        for one in found[self._count :]:
+            if isinstance(one, TaskOutcome) and one.kind != CALLED and not one.is_charged:
+                for payer in {"", one.principal}:
+                    cost, tokens = self._spent.get((one.tenant, payer), (0.0, 0))
+                    tokens += one.tokens_in + one.tokens_out
+                    self._spent[one.tenant, payer] = cost + (one.cost or 0.0), tokens
+        self._count = len(found)
+        return self._spent.get((tenant, principal), (0.0, 0))
+
+
 class FleetHealth:
     """Reads the whole log of a store into documents, and these into the records in memory.
 
@@ -65,6 +89,7 @@ class FleetHealth:
         self.records = HealthRecords(store.docs, round(window_s * 1000), now_ms)
         self._store = store
         self._reader = TailReader(store, NAME, HealthRecorder(store, self.records, origin))
+        self._unsettled = UnsettledSpending(self._reader)
         self._alerts = None if limits is None else AlertLog(store.docs, limits, raised)
         self._running: asyncio.Task[None] | None = None
         self._loaded = False
@@ -88,6 +113,31 @@ class FleetHealth:
         except TimeoutError:
             log.info("health.behind")
         return self.records
+
+    async def read_spending(self) -> None:
+        """Have `spent` contain everything that ended before this call, at any process that shares the store.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
+        self.start()
+        try:
+            async with asyncio.timeout(CATCH_UP_S):
+                await self._load()
+                await self._reader.read_on()
+                if self._store.shared:
+                    await self.records.mirror.refresh()
+        except TimeoutError:
+            log.info("health.behind")
+
+    def spent(self, tenant: str, principal: str = "") -> tuple[float, int]:
+        """Return what the tasks of a tenant or one principal of it cost in a day, in dollars and in tokens.
+
+        Outcomes count as soon as they were read. Model calls of open tasks count once they are recorded.
+        """
+        cost, tokens = self.records.spent(tenant, principal)
+        more_cost, more_tokens = self._unsettled.spent(tenant, principal)
+        return cost + more_cost, tokens + more_tokens
 
     async def caught_up(self) -> HealthRecords:
         """The same, however long that takes, and without going on beside.
