@@ -24,6 +24,7 @@ LONGEST_S = 1e8
 # How long the outcomes of tasks are kept, whatever the retention.
 HEALTH_KEPT_S = 48 * 3600.0
 _AGE = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")
+_DELEGATE = re.compile(r"(?:a2a|mcp|sdk)=[\w.]+:\w+")
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 PREFIX = "TRUNKLINE_"
 FILE = "trunkline.toml"
@@ -135,6 +136,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     announce_ttl: Annotated[float, Meta(ge=1, le=300)] = 60.0
     mcp_manifest: str = "mcp.json"
     flow_steps: tuple[str, ...] = ()
+    flow_delegates: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("store", "host", "public_url", "announce", "mcp_manifest"):
@@ -150,6 +152,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError("card_refresh: give at least 1s")
         if not 0 < self.health_window_s <= HEALTH_KEPT_S:
             raise ValueError("health_window: give more than 0s and at most 48h; older outcomes are deleted")
+        _check_delegates(self.flow_delegates)
         for name in ("public_url", "announce"):
             address: str = getattr(self, name)
             if address and not _is_address(address):
@@ -178,6 +181,16 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if self.retention is not None:
             return seconds(self.retention)
         return 3600.0 if self.store == "memory:" else 7 * 86400.0
+
+
+def _check_delegates(entries: Sequence[str]) -> None:
+    protocols = [entry.partition("=")[0] for entry in entries]
+    for entry, protocol in zip(entries, protocols, strict=True):
+        if _DELEGATE.fullmatch(entry) is None:
+            form = "PROTOCOL=module:object; the protocols are a2a, mcp and sdk"
+            raise ValueError(f"flow_delegates: {entry!r} is not {form}")
+        if protocols.count(protocol) > 1:
+            raise ValueError(f"flow_delegates: {protocol} is named twice; keep one of its entries")
 
 
 def seconds(age: float | str) -> float:
@@ -219,7 +232,15 @@ def host_layer(layers: Sequence[tuple[str, Mapping[str, object]]]) -> dict[str, 
     return {name: value for name, (_, value) in merged.items()}
 
 
-_LISTS = {"keys", "allowed_hosts", "cors_origins", "egress_hosts", "egress_networks", "flow_steps"}
+_LISTS = {
+    "keys",
+    "allowed_hosts",
+    "cors_origins",
+    "egress_hosts",
+    "egress_networks",
+    "flow_steps",
+    "flow_delegates",
+}
 # Tables in trunkline.toml, JSON elsewhere.
 _TABLES = {"issuers"}
 # Sources of a setting that have no name of their own, such as a file or a variable.

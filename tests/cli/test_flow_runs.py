@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Run
-from tests.flow.surfaces import ASK, SIGNAL, TOOL, workflow
+from tests.flow.surfaces import ASK, DELEGATE, SIGNAL, TOOL, workflow
 
 STORE = ("--store", "sqlite:///runs.db")
 
@@ -35,7 +35,8 @@ def test_a_run_is_started_looked_at_answered_and_listed(
     assert (code, "Code: COMPOSITE_EXECUTOR_NOT_CONFIGURED" in out) == (1, True)
     monkeypatch.setenv("WORKFLOW_ENGINE_PROFILE", "demo")
     code, out, hint = trunkline("flow", "run", file, "--id", "r1", "--input", '{"a": 1}', *STORE)
-    assert (code, out) == (0, "Run: r1\nStatus: interrupted\nNode: ask\n")
+    assert code == 0
+    assert out.startswith("Run: r1\nStatus: interrupted\nNode: ask\nQuestion: May it go out?\nSchema: {")
     assert "trunkline flow resume r1" in hint
     assert told(trunkline("flow", "status", "r1", *STORE, "--json"))["phase"] == "interrupted"
     code, out, _ = trunkline("flow", "graph", file, "--run", "r1", *STORE)
@@ -113,3 +114,19 @@ def test_mistakes_end_with_two_and_say_what_is_wrong(trunkline: Run, words: Any,
     code, _, error = trunkline("flow", *words, *STORE)
     assert code == 2
     assert said in error
+
+
+def test_delegates_of_the_operator_execute_delegations(
+    trunkline: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("run_delegates.py").write_text('agents = {"coder": lambda order: {"patch": order.input["task"]}}\n')
+    delegate = {**DELEGATE, "config": {**DELEGATE["config"], "protocol": "sdk"}}
+    words = ("flow", "run", written(workflow(delegate)), "--input", '{"task": "t"}', *STORE)
+    code, out, _ = trunkline(*words)
+    assert code == 1 and "nothing is configured for delegations by 'sdk'; set flow_delegates" in out
+    monkeypatch.setenv("TRUNKLINE_FLOW_DELEGATES", "sdk=run_delegates:agents")
+    assert told(trunkline(*words, "--json"))["result"] == {"task": "t", "patch": "t"}
+    assert trunkline("flow", "validate", "flow.json")[2] == ""
+    monkeypatch.setenv("TRUNKLINE_FLOW_DELEGATES", "sdk=run_delegates:gone")
+    code, _, error = trunkline(*words)
+    assert code == 2 and "flow_delegates: sdk=run_delegates:gone: AttributeError" in error

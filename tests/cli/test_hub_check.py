@@ -190,3 +190,19 @@ def test_workflow_that_nobody_can_execute_is_found(workspace: Path) -> None:
 def test_workspace_that_is_written_has_no_finding(tmp_path: Path) -> None:
     write_workspace(tmp_path / "demo")
     assert check(str(tmp_path / "demo")) == []
+
+
+def test_modules_of_steps_and_delegates_exist(workspace: Path) -> None:
+    entries = "[a2a=gone.inner:agents, mcp=painters:agent, sdk=painters:gone]"
+    settings = f"settings:\n  flow_steps: [painters, nowhere]\n  flow_delegates: {entries}\n"
+    (workspace / "hub.yaml").write_text(settings)
+    none = "neither in the workspace nor installed"
+    assert check(str(workspace)) == [
+        f"hub.yaml, line 2: flow_steps: there is no module 'nowhere', {none}",
+        f"hub.yaml, line 3: flow_delegates: there is no module 'gone.inner', {none}",
+        "hub.yaml, line 3: flow_delegates: module 'painters' has no 'gone'",
+    ]
+    (workspace / "hub.yaml").write_text("settings:\n  flow_delegates: [odd]\n")
+    (found,) = check(str(workspace))
+    assert found.startswith("hub.yaml, line 2: ")
+    assert "flow_delegates" in found and "'odd' is not PROTOCOL=module:object" in found

@@ -99,7 +99,7 @@ def words_of(line: str, said: str = "blue") -> list[str]:
     """Return the words of a suggested command, with an answer where the user has to write one."""
     name, *words = shlex.split(line)
     assert name == "trunkline"
-    return [said if one in (TEXT, REPLY, JSON_REPLY) else one for one in words]
+    return [said if one in (TEXT, JSON_REPLY) else one.replace(REPLY, said) for one in words]
 
 
 def follow(run: Run, line: str, said: str = "blue") -> str:
@@ -421,6 +421,15 @@ def test_question_of_a_hub_is_answered(hub: HubProcess, named: tuple[str, ...], 
     _, out, _ = trunkline("task", "watch", task_id, *named)
     follow(trunkline, next_line(out))
     assert "State: completed" in trunkline("task", "watch", task_id, *named)[1]
+
+
+@pytest.mark.slow
+def test_question_of_a_delegated_agent_is_answered(hub: HubProcess, trunkline: Run) -> None:
+    delegate = {**DELEGATE, "config": {**DELEGATE["config"], "agent_id": "asker"}}
+    words = ("--input", '{"task": "t"}', "--store", str(hub.directory))
+    _, out, error = trunkline("flow", "run", flow_file(delegate), *words)
+    assert "Question: Which colour?\nAgent: asker\n" in out.replace("Correlation", "-"), error
+    assert '"text":"blue"' in follow(trunkline, next_line(error))
 
 
 @pytest.mark.slow

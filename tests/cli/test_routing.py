@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,6 +57,19 @@ def test_work_is_dispatched_and_awaited(trunkline: Run, asked: Asked) -> None:
     ]
     code, out, _ = trunkline("dispatch", "tidy up", "--wait", "0", "--json", *STORE)
     assert (code, json.loads(out)) == (0, {"tasks": [ITEM]})
+    asked.end = {"state": "completed"}
+    asked.calls.clear()
+    Path("trip.json").write_text('{"city": "Rome"}')
+    for words, form in (
+        (("--data", '{"city": "Rome"}'), {"data": {"city": "Rome"}}),
+        (("plan it", "--data", "@trip.json"), {"message": "plan it", "data": {"city": "Rome"}}),
+        (("--data", "0"), {"data": 0}),
+    ):
+        assert trunkline("dispatch", *words, "--wait", "0", *STORE)[0] == 0
+        assert asked.calls.pop() == ("POST", "/api/dispatch", form)
+    for words, said in (((), "there is nothing to dispatch"), (("--data", "{"), "holds no JSON")):
+        code, _, error = trunkline("dispatch", *words, *STORE)
+        assert code == 2 and said in error
     asked.end = {"state": "rejected", "error": "There is no agent 'anm' here."}
     code, out, _ = trunkline("dispatch", "x", *STORE)
     assert code == 1 and "no agent 'anm'" in out

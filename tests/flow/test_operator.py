@@ -33,13 +33,24 @@ async def test_where_nothing_is_set_up_nothing_is_done_and_the_error_says_what_t
     found = await both.activities.execute(TOOL)
     assert found.code == "COMPOSITE_EXECUTOR_NOT_CONFIGURED"
     assert found.error.endswith("set WORKFLOW_ENGINE_MCP_CONFIG")
-    assert (await both.delegates.delegate(order("a2a"))).code == "DELEGATE_PROTOCOL_UNSUPPORTED"
+    for protocol, setting in (
+        ("a2a", "; set WORKFLOW_ENGINE_A2A_CONFIG or the setting flow_delegates"),
+        (
+            "mcp",
+            "; set delegateAgents in the manifest of WORKFLOW_ENGINE_MCP_CONFIG or the setting flow_delegates",
+        ),
+        ("sdk", "; set flow_delegates"),
+    ):
+        found = await both.delegates.delegate(order(protocol))
+        assert found.code == "DELEGATE_PROTOCOL_UNSUPPORTED"
+        assert found.error.endswith(setting)
 
 
 async def test_an_agent_that_a_catalogue_does_not_list_is_not_found() -> None:
     both = FlowExecutors(read_operator({}), WrittenClient((500, "")), catalogue=True)
     found = await both.delegates.delegate(order("a2a"))
     assert (found.code, "'x'" in found.error) == ("DELEGATE_AGENT_NOT_FOUND", True)
+    assert found.error.endswith("; add it, or set WORKFLOW_ENGINE_A2A_CONFIG or the setting flow_delegates")
 
 
 async def test_where_something_is_set_up_the_rest_is_missing() -> None:

@@ -23,6 +23,7 @@ from trunkline.flow.local import LocalFlows
 from trunkline.flow.port import FlowCaller
 from trunkline.flow.results import RunResult
 from trunkline.run.runner import Runner
+from trunkline.wire.types import Part
 
 INTERRUPT: dict[str, Any] = {
     "id": "review",
@@ -306,7 +307,7 @@ async def test_run_executes_an_activity_itself_where_an_old_log_says_so() -> Non
         feed = await flows.runner.tasks.load(CALLER.tenant, run_task_id("e"))
         assert feed is not None and feed.state.question is not None
         reply = RunReply("in_process", takes_over=True)
-        await flows.runner.say(feed, reply.message("m", feed.state.question.message_id, {}))
+        await flows.runner.say(feed, reply.message("m", feed.state.question.message_id, Part(data={})))
         done = await flows.port.result(CALLER, "e")
         assert (done.status, done.result) == ("completed", {"out": 1})
         names = [row.name for row in await flows.port.rows(CALLER, "e")]

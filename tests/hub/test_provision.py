@@ -85,7 +85,7 @@ def test_name_that_the_configuration_does_not_have_is_an_error(
         (node("tool_call", "work", server="s", tool="t"), "WORKFLOW_ENGINE_MCP_CONFIG"),
         (delegate("coder", "a2a"), "WORKFLOW_ENGINE_A2A_CONFIG"),
         (delegate("coder", "mcp"), "delegateAgents in the manifest of WORKFLOW_ENGINE_MCP_CONFIG"),
-        (delegate("coder", "sdk"), "the setting flow_delegates"),
+        (delegate("coder", "sdk"), "flow_delegates"),
     ],
 )
 def test_kind_of_node_that_is_not_configured_is_a_warning_with_its_setting(

@@ -239,7 +239,8 @@ def operator_of(settings: Settings, manifest: str) -> OperatorConfig:
     """Return what the operator has set up; a manifest that is named wins over the one of the settings."""
     # Modules of steps stand in the current folder, or are installed.
     sys.path.insert(0, str(Path.cwd()))
-    return operator_config(manifest or settings.mcp_manifest, settings.flow_steps, named=bool(manifest))
+    place = manifest or settings.mcp_manifest
+    return operator_config(place, settings.flow_steps, settings.flow_delegates, named=bool(manifest))
 
 
 @asynccontextmanager

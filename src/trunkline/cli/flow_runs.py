@@ -26,7 +26,7 @@ from trunkline.cli.console import (
     print_json,
 )
 from trunkline.cli.flow import DefinitionFile, McpConfig, Written, local_flows, operator_of
-from trunkline.cli.next_command import JSON_REPLY, command_line, print_next
+from trunkline.cli.next_command import JSON_REPLY, REPLY, command_line, print_next
 from trunkline.cli.parsing import Commands
 from trunkline.clock import Ids
 from trunkline.config import Settings
@@ -209,6 +209,8 @@ _READS = frozenset({"status", "list"})
 _LABELS = {
     "execution_id": "Run", "status": "Status", "phase": "Phase", "node_id": "Node", "current_node_id": "Node",
     "activity_id": "Activity",
+    "question_text": "Question", "question_choices": "Choices", "question_schema": "Schema",
+    "question_deadline": "Deadline",
     "signal_name": "Signal", "agent_id": "Agent", "delegate_correlation_id": "Correlation",
     "child_execution_id": "Child", "parent_execution_id": "Parent", "error": "Error", "code": "Code",
     "last_error": "Error", "reason": "Reason", "result": "Result",
@@ -250,7 +252,8 @@ def _leave(operator: Operator, found: dict[str, Any], mode: str = "", manifest: 
         print_json(found)
     else:
         # Flushed, because the next command goes to standard error and has to follow.
-        print(*field_lines(found, _LABELS), sep="\n", flush=True)
+        shown = {**found, **{f"question_{name}": one for name, one in found.get("question", {}).items()}}
+        print(*field_lines(shown, _LABELS), sep="\n", flush=True)
         _show_next(found, operator.store or "", mode, manifest)
     raise typer.Exit(int(found.get("status") == "failed"))
 
@@ -463,7 +466,9 @@ def _show_next(found: dict[str, Any], store: str, mode: str, manifest: str) -> N
     place = {"--mcp-config": manifest, "--store": store}
     match found.get("status") or found.get("phase"):
         case "interrupted":
-            options = {"--payload": JSON_REPLY, **mediated, **place}
+            is_text = "agent_id" in found and "schema" not in found.get("question", {})
+            payload = f'{{"text": "{REPLY}"}}' if is_text else JSON_REPLY
+            options = {"--payload": payload, **mediated, **place}
             print_next(command_line("flow resume", run, options=options), on_stderr=True)
         case "awaiting_signal":
             name = found["signal_name"]

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from trunkline.auth.principal import DEFAULT_TENANT
+from trunkline.config import load
 from trunkline.errors import Misuse
 from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.entry import Entry
@@ -62,13 +63,15 @@ def check(folder: str) -> list[str]:
     wrong += [*_check_hub(workspace, hub, sound), *_check_schedules(workspace, sound, channels)]
     wrong += [*_check_imports(sound), *_check_models(sound), *_check_workflows(sound)]
     # An entry that is named by its place is not named twice: its fault begins with that.
-    return wrong + [
+    wrong += [
         entry.fault
         if entry.fault.startswith(f"{entry.name.partition(':')[0]}, ")
         else f"{entry.name}: {entry.fault}"
         for entry in entries
         if entry.fault
     ]
+    # Several checks read the same file.
+    return [*dict.fromkeys(wrong)]
 
 
 def _faults(workspace: Path, files: CatalogueFiles, unread: list[CeremonyFault]) -> Iterator[str]:
@@ -76,9 +79,9 @@ def _faults(workspace: Path, files: CatalogueFiles, unread: list[CeremonyFault])
     checks: list[Callable[[], object]] = [partial(read_keys, workspace), files.check]
     if (workspace / CEREMONIES).is_dir():
         checks.append(CeremonyFiles(workspace / CEREMONIES, lambda _, faults: unread.extend(faults)).check)
-    for name, load in ((MOCKS, load_scenarios), (MCP_FILE, load_manifest)):
+    for name, reader in ((MOCKS, load_scenarios), (MCP_FILE, load_manifest)):
         if (workspace / name).exists():
-            checks.append(partial(load, workspace / name))
+            checks.append(partial(reader, workspace / name))
     for one in checks:
         try:
             one()
@@ -178,6 +181,23 @@ def _check_hub(workspace: Path, hub: HubFile, fleet: Fleet) -> Iterator[str]:
             yield _finding(place, f"routing.splits.{skill}", why)
         for agent in [one for one in split if one not in names]:
             yield f"{place}: routing.splits.{skill}: agent {agent!r} not found"
+    settings = load(hub.settings)
+    named = [("flow_steps", one, "") for one in settings.flow_steps]
+    named += [
+        ("flow_delegates", *one.partition("=")[2].partition(":")[::2]) for one in settings.flow_delegates
+    ]
+    for setting, module, attribute in named:
+        if why := _missing_object(workspace, module, attribute):
+            yield f"{position(f'settings.{setting}')}: {setting}: {why}"
+
+
+def _missing_object(workspace: Path, module: str, attribute: str) -> str:
+    """Return why there is no module or it has no such name, or an empty text if there is."""
+    source = find_module(module, [str(workspace)])
+    if source is None:
+        return f"there is no module {module!r}, neither in the workspace nor installed"
+    is_missing = attribute and source.names is not None and attribute not in source.names
+    return f"module {module!r} has no {attribute!r}" if is_missing else ""
 
 
 def _check_schedules(workspace: Path, fleet: Fleet, channels: Mapping[str, Channel]) -> Iterator[str]:
@@ -221,12 +241,8 @@ def _check_imports(fleet: Fleet) -> Iterator[str]:
     """Yield the entries whose module or agent does not exist. An import would start something."""
     for entry in [one for one in fleet.entries if one.imported]:
         module, _, attribute = entry.imported.partition(":")
-        source = find_module(module, [str(fleet.workspace)])
-        place = fleet.place(entry, "import")
-        if source is None:
-            yield f"{place}: there is no module {module!r}, neither in the workspace nor installed"
-        elif source.names is not None and attribute not in source.names:
-            yield f"{place}: module {module!r} has no {attribute!r}"
+        if why := _missing_object(fleet.workspace, module, attribute):
+            yield f"{fleet.place(entry, 'import')}: {why}"
 
 
 def _check_models(fleet: Fleet) -> Iterator[str]:

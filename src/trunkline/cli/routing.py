@@ -14,6 +14,7 @@ from trunkline.cli.console import escape_controls, one_line
 from trunkline.cli.hub_tasks import AT_WORK, EVERY_S, AbsenceNotices
 from trunkline.cli.next_command import command_line, print_next
 from trunkline.cli.parsing import Commands, Several, StoreUrl, Tenant
+from trunkline.cli.send import read_data
 from trunkline.errors import Misuse
 from trunkline.fleet.routing.a2a_tool import perform_line
 from trunkline.log.ids import is_task_id
@@ -32,8 +33,11 @@ Context = Annotated[str, typer.Option("--context-id", help="The conversation tha
 
 @commands.local("dispatch")
 def dispatch(
-    message: Annotated[str, typer.Argument(metavar="MESSAGE", help="What is to be done.")],
+    message: Annotated[str, typer.Argument(metavar="[MESSAGE]", help="The text of the message.")] = "",
     *,
+    data: Annotated[
+        str, typer.Option(metavar="JSON|PATH|-", help="Data of the message: JSON, a file or standard input.")
+    ] = "",
     skill: Skill = "",
     effect: Effect = "",
     agent: Annotated[Several, typer.Option(help="An agent by name, or all; repeatable.")] = None,
@@ -43,12 +47,18 @@ def dispatch(
     tenant: Tenant = "",
     operator: Operator,
 ) -> None:
-    """Have work done and print its tasks, at rest or after the wait; exit code 1 if one of them failed."""
+    """Send a message to one or more agents, by name or by skill, and print its tasks.
+
+    It waits until each task ends or asks something, or for --wait seconds. Exit code 1 if a task failed.
+    """
+    if not message and not data:
+        raise Misuse("there is nothing to dispatch: give a message, --data or both")
     form = {
         "message": message, "skill": skill, "targets": agent, "contextId": context_id,
         "correlationId": correlation_id, "metadata": {"effectHint": effect} if effect else None,
     }  # fmt: skip
     given = {name: value for name, value in form.items() if value}
+    given |= {"data": read_data(data)} if data else {}
     tasks: list[dict[str, Any]] = operator.ask("POST", DISPATCH, given, tenant=tenant)["tasks"]
     left, absences = wait, AbsenceNotices()
     while left > 0 and any([one["state"] in AT_WORK for one in tasks]):

@@ -7,7 +7,7 @@ would be worse than one that fails. With the profile `demo` it is done by stubs 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -24,6 +24,7 @@ from trunkline.flow.activities.models import DEFAULT_KEY, DEFAULT_URL, ModelEndp
 from trunkline.flow.activities.steps import StepExecutor, StepRegistry
 from trunkline.flow.activities.tools import ToolExecutor
 from trunkline.flow.definition.signing import SignaturePolicy, signature_policy
+from trunkline.flow.delegates.configured import NamedDelegate, load_delegates, read_delegates
 from trunkline.flow.delegates.mock import MockDelegate, ProtocolDelegates, UnknownAgents
 from trunkline.flow.delegates.tasks import HttpTasks, TasksConfig, TasksDelegate
 from trunkline.flow.delegates.tools import ToolDelegates
@@ -45,7 +46,7 @@ _SETTINGS = {
     "tool_call": f"{PREFIX}MCP_CONFIG",
     "a2a": f"{PREFIX}A2A_CONFIG or the setting flow_delegates",
     "mcp": f"delegateAgents in the manifest of {PREFIX}MCP_CONFIG or the setting flow_delegates",
-    "sdk": "the setting flow_delegates",
+    "sdk": "flow_delegates",
 }
 
 
@@ -58,17 +59,23 @@ class OperatorConfig(Struct, frozen=True):
     steps: StepRegistry | None = None
     demo: bool = False
     signatures: SignaturePolicy = SignaturePolicy()
-    # Keys of callers, each with whose it is.
+    # Objects in Python that execute delegations; they are imported when a server starts.
+    delegates: tuple[NamedDelegate, ...] = ()
+    # Keys of callers, each with its principal.
     tokens: tuple[tuple[Secret, TokenPrincipal], ...] = ()
 
 
 def read_operator(
-    environment: Mapping[str, str], *, manifest: str = "", steps: StepRegistry | None = None
+    environment: Mapping[str, str],
+    *,
+    manifest: str = "",
+    steps: StepRegistry | None = None,
+    delegates: Sequence[str] = (),
 ) -> OperatorConfig:
-    """The configuration in the environment; a manifest that is named here wins over the environment's.
+    """Return the configuration in the environment; a manifest that is named here wins over the environment's.
 
     Raises:
-        Misuse: a value is wrong; the text names the variable.
+        Misuse: a value is wrong; the text names the variable or the setting.
     """
 
     def value(name: str) -> str:
@@ -85,6 +92,7 @@ def read_operator(
         _steps(_object("STEP_HANDLERS", value("STEP_HANDLERS")), steps),
         profile == "demo",
         _signatures(value("DEFINITION_SIGNING_MODE"), value("SIGNING_PUBLIC_KEYS")),
+        read_delegates(delegates),
         _tokens(value("AUTH_TOKENS")),
     )
 
@@ -100,9 +108,14 @@ class FlowExecutors:
         *,
         catalogue: bool = False,
     ) -> None:
-        """Put them together; the HTTP client is the caller's to close.
+        """Assemble the executors of a configuration.
 
-        With a `catalogue`, agents that are not in it are not known, rather than asked for in vain.
+        Args:
+            http_client: used for models and task APIs; the caller closes it.
+            catalogue: whether agents are those of a hub, so that others do not exist.
+
+        Raises:
+            Misuse: an object of `flow_delegates` cannot be imported or cannot execute delegations.
         """
         secrets = secrets or Secrets(folder=Path())
         self._servers = None if config.manifest is None else McpServers(config.manifest)
@@ -116,13 +129,17 @@ class FlowExecutors:
             activities["tool_call"] = ToolExecutor(self._servers)
             if config.manifest.delegates:
                 delegates["mcp"] = ToolDelegates(config.manifest.delegates, self._servers)
-        if config.tasks is not None:
+        own = load_delegates(config.delegates)
+        if own.transport is not None:
+            delegates["a2a"] = TasksDelegate(config.tasks, own.transport, secrets)
+        elif config.tasks is not None:
             delegates["a2a"] = TasksDelegate(config.tasks, HttpTasks(config.tasks.url, http_client), secrets)
+        delegates |= own.executors
         self.activities: ActivityExecutor = CompositeActivities(
             activities, StubActivities() if config.demo else None, _SETTINGS
         )
-        fallback = MockDelegate() if config.demo else UnknownAgents() if catalogue else None
-        self.delegates: DelegateExecutor = ProtocolDelegates(delegates, fallback)
+        fallback = MockDelegate() if config.demo else UnknownAgents(_SETTINGS) if catalogue else None
+        self.delegates: DelegateExecutor = ProtocolDelegates(delegates, fallback, _SETTINGS)
         self._is_demo = config.demo
         missing = "stub(demo)" if config.demo else "missing"
         known = {**activities, **delegates}

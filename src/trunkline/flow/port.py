@@ -17,11 +17,12 @@ from msgspec import UNSET, Struct, UnsetType
 from trunkline.errors import Conflict, Duplicate, FlowRefused, InvalidParams, Refused, TaskNotCancelable
 from trunkline.flow.definition.checks import SchemaCheck
 from trunkline.flow.definitions import Definitions, Loaded
-from trunkline.flow.engine.questions import read_output
+from trunkline.flow.engine.questions import answer_part, read_output
 from trunkline.flow.engine.run_messages import (
     Awaited,
     Mode,
     RunOrder,
+    RunQuestion,
     RunReply,
     given_to,
     order_of,
@@ -32,7 +33,16 @@ from trunkline.flow.engine.run_messages import (
 from trunkline.flow.engine.view import RunView, ShownRow
 from trunkline.flow.forms import ActivitySubmission
 from trunkline.flow.listing import RunListQuery, list_runs
-from trunkline.flow.results import CANCELLED, RunPage, RunResult, RunStatus, redacted, run_result, run_status
+from trunkline.flow.results import (
+    CANCELLED,
+    RunPage,
+    RunResult,
+    RunStatus,
+    asked_question,
+    redacted,
+    run_result,
+    run_status,
+)
 from trunkline.flow.state import next_state, same_json
 from trunkline.log.events import FlowRows, Recorded
 from trunkline.log.ids import is_task_id
@@ -40,7 +50,7 @@ from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
 from trunkline.store.records import Where
 from trunkline.wire.question import QUESTION_CLOSED, Rejection, answered_question
-from trunkline.wire.types import Message, SendRequest
+from trunkline.wire.types import Message, Part, SendRequest
 
 # How long a call waits for the run to come to rest, unless it says otherwise.
 WAIT_S = 60.0
@@ -88,6 +98,11 @@ class FoundRun(Struct, frozen=True):
         """The id of the question by which it waits."""
         found = read_awaited(self.feed.state)
         return "" if found is None else found[0]
+
+    @property
+    def asked(self) -> RunQuestion | None:
+        """The question that an interrupt or a delegated agent asks."""
+        return asked_question(self.about, self.feed.state.question)
 
     @property
     def cancelled(self) -> bool:
@@ -196,7 +211,7 @@ class FlowPort:
             FlowRefused: there is none.
         """
         run = await self._existing(caller, execution_id)
-        return run_status(run.view, run.about)
+        return run_status(run.view, run.about, run.asked)
 
     async def result(self, caller: FlowCaller, execution_id: str, wait_s: float | None = None) -> RunResult:
         """A run when it rests, or when the wait is over.
@@ -216,10 +231,13 @@ class FlowPort:
         mode: Mode = "in_process",
         wait_s: float | None = None,
     ) -> RunResult:
-        """Answer the interrupt at which a run waits.
+        """Answer the interrupt at which a run waits, or the question of an agent that it delegates to.
+
+        The payload is an object. An agent that asks for a text gets it from `{"text": …}`, and one whose
+        schema allows no object gets the value of `{"value": …}`.
 
         Raises:
-            FlowRefused: it waits at none, or the answer does not fit; the run stays as it was.
+            FlowRefused: the run asks nothing, or the answer does not fit; the run stays as it was.
         """
         loaded = None if definition is None else await self._read(definition, RESUME_INVALID)
         run = await self._existing(caller, execution_id)
@@ -233,7 +251,9 @@ class FlowPort:
             fault = await self._find_fault(caller, about.fits, payload)
             if fault is not None:
                 raise FlowRefused(RESUME_INVALID, f"the payload does not fit the resume_schema: {fault}")
-        message = RunReply(mode).message(self._runner.ids.new(), question, payload)
+        asked = None if about.awaits == "interrupt" else run.asked
+        part = Part(data=payload) if asked is None else answer_part(asked.schema, payload)
+        message = RunReply(mode).message(self._runner.ids.new(), question, part)
         return await self._say(caller, run, message, RESUME_INVALID, wait_s)
 
     async def submit_activity(
@@ -284,7 +304,7 @@ class FlowPort:
             if fault is not None:
                 error = f"the result does not fit the output_schema: {fault}"
                 reply, result = RunReply(mode, ok=False, error=error, code="OUTPUT_SCHEMA_VIOLATION"), {}
-        message = reply.message(self._runner.ids.new(), question, result)
+        message = reply.message(self._runner.ids.new(), question, Part(data=result))
         return await self._say(caller, run, message, NOT_AWAITING, wait_s)
 
     async def signal(
@@ -319,7 +339,7 @@ class FlowPort:
             )
         self._check_input(run, given, SIGNAL_INVALID)
         said = {} if isinstance(payload, UnsetType) else payload
-        message = RunReply(mode).message(self._runner.ids.new(), question, said)
+        message = RunReply(mode).message(self._runner.ids.new(), question, Part(data=said))
         return await self._say(caller, run, message, SIGNAL_NOT_AWAITING, wait_s)
 
     async def cancel(self, caller: FlowCaller, execution_id: str, reason: str = "") -> RunResult:
@@ -453,7 +473,7 @@ class FlowPort:
     async def _rested(self, run: FoundRun, wait_s: float | None) -> RunResult:
         await self._tasks.rest(run.feed, self._wait_s if wait_s is None else wait_s)
         await self._read_on(run)
-        return run_result(run.view, run.about)
+        return run_result(run.view, run.about, run.asked)
 
     async def _say(
         self, caller: FlowCaller, run: FoundRun, message: Any, code: str, wait_s: float | None

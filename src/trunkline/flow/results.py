@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from msgspec import UNSET, Struct, UnsetType
 
-from trunkline.flow.engine.run_messages import Awaited
+from trunkline.flow.engine.run_messages import Awaited, RunQuestion, asked_in
 from trunkline.flow.engine.view import RunView
-from trunkline.wire.types import Metadata
+from trunkline.wire.types import Message, Metadata
 
 COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
 ENDS = {"ExecutionCompleted": COMPLETED, "ExecutionFailed": FAILED, "ExecutionCancelled": CANCELLED}
@@ -24,7 +24,7 @@ _SECRET = frozenset({"apikey", "token", "password", "secret"})
 
 
 class RunResult(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A run as the call that moved it gives it back; `status` is `running` where the wait was too short."""
+    """A run as the call that moved it returns it; `status` is `running` if the wait was too short."""
 
     execution_id: str
     status: str
@@ -41,6 +41,7 @@ class RunResult(Struct, frozen=True, omit_defaults=True, kw_only=True):
     protocol: str = ""
     delegate_input: dict[str, Any] | None = None
     delegate_correlation_id: str = ""
+    question: RunQuestion | None = None
     signal_name: str = ""
     timeout_ms: int | None = None
 
@@ -59,6 +60,7 @@ class RunStatus(Struct, frozen=True, omit_defaults=True, kw_only=True):
     agent_id: str = ""
     protocol: str = ""
     delegate_input: dict[str, Any] | None = None
+    question: RunQuestion | None = None
     child_execution_id: str = ""
     parent_execution_id: str = ""
 
@@ -86,7 +88,14 @@ def phase_of(view: RunView, about: Awaited | None) -> str:
     return "running" if about is None else PHASES[about.awaits]
 
 
-def run_result(view: RunView, about: Awaited | None) -> RunResult:
+def asked_question(about: Awaited | None, message: Message | None) -> RunQuestion | None:
+    """Return the question that a run asks, or None if it awaits no answer of a person."""
+    if about is None or message is None or about.awaits not in ("interrupt", "agent"):
+        return None
+    return asked_in(message)
+
+
+def run_result(view: RunView, about: Awaited | None, asked: RunQuestion | None = None) -> RunResult:
     """Return a run as the call that moved it reports it."""
     phase = phase_of(view, about)
     result = RunResult(execution_id=view.execution_id, status=phase)
@@ -105,6 +114,7 @@ def run_result(view: RunView, about: Awaited | None) -> RunResult:
         protocol=about.protocol,
         delegate_input=about.delegate_input,
         delegate_correlation_id=about.delegate_correlation_id,
+        question=asked,
         signal_name=about.signal_name,
         timeout_ms=about.timeout_ms,
     )
@@ -124,7 +134,7 @@ def _ended(view: RunView, phase: str) -> RunResult:
     return RunResult(execution_id=run, status=phase, final_state=final, error=error, code=code)
 
 
-def run_status(view: RunView, about: Awaited | None) -> RunStatus:
+def run_status(view: RunView, about: Awaited | None, asked: RunQuestion | None = None) -> RunStatus:
     """Return the status of a run: its phase, its node, and the activity, signal or answer that it awaits."""
     phase = phase_of(view, about)
     ended: Metadata = {} if view.ended is None else view.ended.payload
@@ -145,6 +155,7 @@ def run_status(view: RunView, about: Awaited | None) -> RunStatus:
         agent_id="" if pending is None else pending.agent_id,
         protocol="" if pending is None else pending.protocol,
         delegate_input=None if pending is None else pending.delegate_input,
+        question=asked,
         child_execution_id=child,
         parent_execution_id=nested.get("parentExecutionId", parent),
     )

@@ -83,7 +83,9 @@ TOOLS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "workflow_status": ("Say where a run stands.", _takes({"execution_id": _ID}, {})),
     "workflow_resume": (
-        "Answer the interrupt that a run waits at.",
+        "Answer the `question` that a run asks, at an interrupt or for an agent that it delegates to. "
+        'The payload is an object: {"text": …} answers a question without a schema, {"value": …} one '
+        "whose schema allows no object.",
         _takes({**_OF_RUN, "resume_payload": _OBJECT}, {"activity_execution_mode": _MODE}),
     ),
     "workflow_submit_activity": (
@@ -133,6 +135,7 @@ def headline(tool: str, found: dict[str, Any]) -> str:
         case "awaiting_signal":
             return f"{run} awaits the signal {found['signal_name']!r} at node {found['node_id']}."
         case "interrupted":
-            return f"{run} is interrupted at node {found['node_id']} and awaits an answer."
+            asked = f": {found['question']['text']}" if "question" in found else "."
+            return f"{run} is interrupted at node {found['node_id']} and awaits an answer{asked}"
         case status:
             return f"{run} is {status}."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -37,10 +37,12 @@ EVERYWHERE = ("0.0.0.0/0", "::/0")
 NOT_ALLOWED = "ACTIVITY_NOT_ALLOWED"
 
 
-def operator_config(manifest: str, steps: Collection[str], *, named: bool = False) -> OperatorConfig:
-    """The configuration of the operator: the environment, modules of steps, and a manifest.
+def operator_config(
+    manifest: str, steps: Collection[str], delegates: Sequence[str] = (), *, named: bool = False
+) -> OperatorConfig:
+    """Return the configuration of the operator: the environment, a manifest, modules of steps, delegates.
 
-    One that was `named` wins over the environment's and must be there; another may be missing.
+    A manifest that was `named` wins over the environment's and must exist; another may be missing.
 
     Raises:
         Misuse: something of it is wrong.
@@ -49,7 +51,8 @@ def operator_config(manifest: str, steps: Collection[str], *, named: bool = Fals
     others = any(variables.get(name) for name in (f"{PREFIX}MCP_CONFIG", MANIFEST))
     registry = StepRegistry(modules=steps) if steps else None
     there = manifest if named or (not others and manifest and Path(manifest).exists()) else ""
-    return read_operator({**variables, **environment("OPENAI_BASE_URL")}, manifest=there, steps=registry)
+    variables |= environment("OPENAI_BASE_URL")
+    return read_operator(variables, manifest=there, steps=registry, delegates=delegates)
 
 
 def flows_of(settings: Settings, workspace: Path) -> HostFlows:
@@ -58,7 +61,8 @@ def flows_of(settings: Settings, workspace: Path) -> HostFlows:
     Raises:
         Misuse: what the operator has set up is wrong.
     """
-    return HostFlows(operator_config(settings.mcp_manifest, settings.flow_steps), workspace)
+    config = operator_config(settings.mcp_manifest, settings.flow_steps, settings.flow_delegates)
+    return HostFlows(config, workspace)
 
 
 # Whether a tenant has an agent of a name.

@@ -35,7 +35,7 @@ def workspace_provision(workspace: Path, agents: Iterable[str]) -> Provision:
         Misuse: `hub.yaml` or the operator's configuration is wrong.
     """
     settings = load({"mcp_manifest": str(workspace / MCP_FILE), **read_hub(workspace).settings})
-    config = operator_config(settings.mcp_manifest, settings.flow_steps)
+    config = operator_config(settings.mcp_manifest, settings.flow_steps, settings.flow_delegates)
     return Provision(config, (str(workspace.resolve()),), frozenset(agents))
 
 
@@ -117,6 +117,8 @@ def _delegate(config: dict[str, Any], provision: Provision) -> Iterator[_Finding
     if agents is not None and agent in agents:
         return
     settings = provision.config
+    if protocol in [one.protocol for one in settings.delegates]:
+        return
     if protocol == "a2a" and settings.tasks is not None:
         return
     if protocol == "mcp" and settings.manifest is not None and settings.manifest.delegates:

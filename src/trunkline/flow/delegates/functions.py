@@ -1,4 +1,4 @@
-"""Delegations by the protocol `sdk`: functions of this process, one for each agent id."""
+"""Delegations to functions of this process, one for each agent ID; by the protocol `sdk` unless set."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ DelegateFunction = Callable[[DelegateOrder], Any]
 
 
 class FunctionDelegates:
-    """Has a function do what is delegated to its agent id; one that is not `async` runs in a thread."""
+    """Executes delegations by the function of the agent ID; one that is not `async` runs in a thread."""
 
-    def __init__(self, functions: Mapping[str, DelegateFunction]) -> None:
+    def __init__(self, functions: Mapping[str, DelegateFunction], protocol: str = "sdk") -> None:
         self._functions = dict(functions)
+        self._protocol = protocol
 
     async def delegate(self, order: DelegateOrder) -> Outcome:
         """See `DelegateExecutor`."""
-        if order.protocol != "sdk":
+        if order.protocol != self._protocol:
             return unsupported(order)
         agent = agent_id_of(order)
         function = self._functions.get(agent)
@@ -39,7 +40,7 @@ class FunctionDelegates:
             ok=True,
             output=output,
             correlation=order.correlation,
-            external_task=derived_task("sdk", order.correlation),
+            external_task=derived_task(self._protocol, order.correlation),
         )
 
 

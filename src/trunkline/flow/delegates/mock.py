@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from trunkline.flow.activities.base import DelegateOrder, Outcome, failed
+from trunkline.flow.activities.base import DelegateExecutor, DelegateOrder, Outcome, failed
 
 PROTOCOLS = ("a2a", "mcp", "sdk")
 _SHOWN = 120
@@ -37,31 +38,48 @@ class MockDelegate:
 
 
 class UnknownAgents:
-    """Where agents have a catalogue: one that it does not list can do nothing."""
+    """Fails delegations to agents that the catalogue of a hub does not list."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._settings = settings
 
     async def delegate(self, order: DelegateOrder) -> Outcome:
         """See `DelegateExecutor`."""
         text = f"{order.node.id}: the catalogue has no agent {agent_id_of(order)!r} that takes work"
-        return failed("DELEGATE_AGENT_NOT_FOUND", text)
+        return failed("DELEGATE_AGENT_NOT_FOUND", text + _how(order, self._settings, "add it, or set"))
 
 
 class ProtocolDelegates:
-    """Gives each delegation to whoever speaks its protocol, else to a fallback."""
+    """Passes each delegation to the executor of its protocol, or to a fallback.
 
-    def __init__(self, by_protocol: dict[str, Any], fallback: Any | None = None) -> None:
+    Args:
+        settings: the settings that configure each protocol, for the error of one that is not configured.
+    """
+
+    def __init__(
+        self,
+        by_protocol: Mapping[str, DelegateExecutor],
+        fallback: DelegateExecutor | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self._by_protocol = by_protocol
         self._fallback = fallback
+        self._settings = settings or {}
 
     async def delegate(self, order: DelegateOrder) -> Outcome:
         """See `DelegateExecutor`."""
         executor = self._by_protocol.get(order.protocol, self._fallback)
-        return unsupported(order) if executor is None else await executor.delegate(order)
+        return unsupported(order, self._settings) if executor is None else await executor.delegate(order)
 
 
-def unsupported(order: DelegateOrder) -> Outcome:
-    """The outcome of a delegation by a protocol that is not spoken here."""
-    text = f"{order.node.id}: nobody is configured for delegations by {order.protocol!r}"
-    return failed("DELEGATE_PROTOCOL_UNSUPPORTED", text)
+def unsupported(order: DelegateOrder, settings: Mapping[str, str] | None = None) -> Outcome:
+    """Return the outcome of a delegation by a protocol that nothing is configured for."""
+    text = f"{order.node.id}: nothing is configured for delegations by {order.protocol!r}"
+    return failed("DELEGATE_PROTOCOL_UNSUPPORTED", text + _how(order, settings or {}, "set"))
+
+
+def _how(order: DelegateOrder, settings: Mapping[str, str], what: str) -> str:
+    return f"; {what} {settings[order.protocol]}" if order.protocol in settings else ""
 
 
 def agent_id_of(order: DelegateOrder) -> str:

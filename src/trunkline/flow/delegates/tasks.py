@@ -66,14 +66,18 @@ class TasksDelegate:
     """Executes delegations of the protocol `a2a` over the task API.
 
     Each attempt is one task. Its ID is recorded before the first poll; a restarted run polls the same task.
+
+    Args:
+        config: the address and the key; None if the transport has its own.
     """
 
-    def __init__(self, config: TasksConfig, transport: A2ATransport, secrets: Secrets) -> None:
+    def __init__(self, config: TasksConfig | None, transport: A2ATransport, secrets: Secrets) -> None:
         self._config = config
         self._transport = transport
         self._secrets = secrets
-        self._poll_s = (config.poll_ms if config.poll_ms > 0 else _POLL_MS) / 1000
-        self._timeout_ms = config.timeout_ms if config.timeout_ms > 0 else _TIMEOUT_MS
+        times = config or TasksConfig()
+        self._poll_s = (times.poll_ms if times.poll_ms > 0 else _POLL_MS) / 1000
+        self._timeout_ms = times.timeout_ms if times.timeout_ms > 0 else _TIMEOUT_MS
 
     async def delegate(self, order: DelegateOrder) -> Outcome:
         """See `DelegateExecutor`."""
@@ -87,21 +91,29 @@ class TasksDelegate:
         return _outcome(task, order, self._timeout_ms)
 
     def _refusal(self, order: DelegateOrder) -> tuple[Outcome | None, Secret]:
-        reference, none = self._config.key, Secret("")
+        none = Secret("")
         if order.protocol != "a2a":
             return unsupported(order), none
-        if not self._config.url.strip():
-            return failed("A2A_CONFIG_INVALID", "the configuration has no baseUrl for delegations"), none
-        if reference.env and reference.ref:
-            text = "the configuration has both apiKeyEnv and apiKeySecretRef; give one"
-            return failed("A2A_CONFIG_INVALID", text), none
-        key = self._secrets.key(reference)
-        if key is None:
-            text = "the key for delegations is not set: give apiKeyEnv or apiKeySecretRef, and what it names"
-            return failed("A2A_CREDENTIALS_MISSING", text), none
+        key = none if self._config is None else self._key(self._config)
+        if isinstance(key, Outcome):
+            return key, none
         if not agent_id_of(order):
             return failed("A2A_CONFIG_INVALID", f"{order.node.id}: agent_id is missing"), none
         return None, key
+
+    def _key(self, config: TasksConfig) -> Secret | Outcome:
+        """Return the key of the task API, or the outcome if the configuration is not complete."""
+        reference = config.key
+        if not config.url.strip():
+            return failed("A2A_CONFIG_INVALID", "the configuration has no baseUrl for delegations")
+        if reference.env and reference.ref:
+            text = "the configuration has both apiKeyEnv and apiKeySecretRef; give one"
+            return failed("A2A_CONFIG_INVALID", text)
+        key = self._secrets.key(reference)
+        if key is None:
+            text = "the key for delegations is not set: give apiKeyEnv or apiKeySecretRef, and what it names"
+            return failed("A2A_CREDENTIALS_MISSING", text)
+        return key
 
     async def _submit(self, order: DelegateOrder, key: str) -> TaskRecord:
         """Submit the task, unless an earlier process did, and record its ID."""

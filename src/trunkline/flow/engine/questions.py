@@ -7,11 +7,13 @@ from typing import Any, cast
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+from trunkline.errors import Misuse
 from trunkline.flow.engine.effects import Ask, Delegate, Done, Perform
 from trunkline.flow.engine.run_messages import FLOW_KEY, Awaited, given_to, read_reply
 from trunkline.flow.engine.walk import Lane, NodeFailed
 from trunkline.log.events import Status
 from trunkline.log.fold import State
+from trunkline.wire.json_schema import mismatch, read_schema
 from trunkline.wire.question import Question, Rejection, question_metadata, read_answer
 from trunkline.wire.types import Message, Part, Role, TaskState
 
@@ -77,11 +79,19 @@ def question(question_id: str, about: Awaited, lane: Lane, state: State) -> Stat
 
 
 def relayed(status: Status, lane: Lane, execution_id: str) -> Status:
-    """What a child asks, with the node that it works for; a run that is asked for as an agent tells more."""
-    message, node = cast("Message", status.message), cast("Delegate", lane.effect).node
+    """Return the question of a child with the node that it works for; that of a run has more already."""
+    message, effect = cast("Message", status.message), cast("Delegate", lane.effect)
     if FLOW_KEY in (message.metadata or {}):
         return status
-    about = to_builtins(Awaited("agent", node.id, execution_id))
+    about = to_builtins(
+        Awaited(
+            "agent",
+            effect.node.id,
+            execution_id,
+            agent_id=effect.node.config["agent_id"],
+            delegate_correlation_id=effect.correlation,
+        )
+    )
     return replace(status, message=replace(message, metadata={**(message.metadata or {}), FLOW_KEY: about}))
 
 
@@ -111,6 +121,22 @@ def answered(lane: Lane, said: Message) -> Any:
         external_task=reply.external_task,
         by_host=True,
     )
+
+
+def answer_part(schema: dict[str, Any] | None, payload: dict[str, Any]) -> Part:
+    """Return the answer that the payload of a resume stands for, to an agent's question with this schema."""
+    name, value = next(iter(payload.items())) if len(payload) == 1 else ("", None)
+    if schema is None:
+        return Part(text=value) if name == "text" and isinstance(value, str) else Part(data=payload)
+    return Part(data=value) if name == "value" and not _fits(schema, payload) else Part(data=payload)
+
+
+def _fits(schema: dict[str, Any], payload: dict[str, Any]) -> bool:
+    try:
+        return mismatch(read_schema(schema), payload) is None
+    except Misuse:
+        # The agent itself has to check answers to such a schema.
+        return True
 
 
 def read_output(said: Message, schema: dict[str, Any] | None) -> dict[str, Any] | Rejection:

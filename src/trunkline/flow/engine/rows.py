@@ -17,6 +17,8 @@ COMMANDS = frozenset(
 )  # fmt: skip
 # The event that records the ID of an external task while the delegation is still under way.
 SUBMITTED = "DelegateSubmitted"
+# The event of a question that a delegated agent asks. It is read from the question in the log, not stored.
+ASKED = "DelegateInputRequired"
 # The version of the rows. A run whose first row says a later one is left to processes that know it.
 VERSION = 1
 

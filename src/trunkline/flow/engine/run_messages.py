@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.errors import InvalidParams
 from trunkline.log.fold import State
-from trunkline.wire.question import question_metadata
+from trunkline.wire.question import question_metadata, read_question
 from trunkline.wire.types import Message, Part, Role
 
 # In the metadata of messages: what they say to a workflow's run, or what its run waits for.
@@ -49,10 +49,10 @@ class RunReply(Struct, frozen=True, omit_defaults=True):
     code: str = ""
     external_task: str = ""
 
-    def message(self, message_id: str, question: str, payload: object) -> Message:
-        """The message that answers the question that the run waits with."""
+    def message(self, message_id: str, question: str, payload: Part) -> Message:
+        """Return the message that answers the question which the run asks."""
         metadata = {FLOW_KEY: to_builtins(self), **question_metadata(question)}
-        return Message(message_id, role=Role.USER, parts=(Part(data=payload),), metadata=metadata)
+        return Message(message_id, role=Role.USER, parts=(payload,), metadata=metadata)
 
 
 class Awaited(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -81,6 +81,15 @@ class Awaited(Struct, frozen=True, omit_defaults=True, rename="camel"):
         if self.awaits != "activity":
             return ""
         return f"{self.execution_id}:{self.node_id}:{self.visit}.{self.attempt}"
+
+
+class RunQuestion(Struct, frozen=True, omit_defaults=True):
+    """The question of an interrupt or of a delegated agent: its text, and what its answer must be."""
+
+    text: str
+    choices: list[str] = []
+    schema: dict[str, Any] | None = None
+    deadline: str = ""
 
 
 def run_task_id(execution_id: str, tenant: str = DEFAULT_TENANT) -> str:
@@ -132,10 +141,21 @@ def read_awaited(state: State) -> tuple[str, Awaited] | None:
     question = state.question
     if question is None:
         return None
+    return question.message_id, awaited_by(question)
+
+
+def awaited_by(question: Message) -> Awaited:
+    """Return what a run awaits that asks this question."""
     try:
-        return question.message_id, convert((question.metadata or {}).get(FLOW_KEY), Awaited)
+        return convert((question.metadata or {}).get(FLOW_KEY), Awaited)
     except ValidationError:
-        return question.message_id, Awaited("agent", "", "")
+        return Awaited("agent", "", "")
+
+
+def asked_in(message: Message) -> RunQuestion:
+    """Return the question that a message asks."""
+    found = read_question(message)
+    return RunQuestion(found.text, list(found.choices), found.schema, found.deadline)
 
 
 def given_to(message: Message) -> dict[str, Any]:

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from trunkline.flow.definition.document import Definition
-from trunkline.flow.engine.rows import is_command, node_of, shown
+from trunkline.flow.engine.rows import ASKED, is_command, node_of, shown
+from trunkline.flow.engine.run_messages import asked_in, awaited_by
 from trunkline.flow.state import next_state
 from trunkline.log.events import AnyEvent, CancelRequested, FlowRow, FlowRows, Recorded, Status
 from trunkline.log.fold import LIMITS
-from trunkline.wire.types import Metadata, TaskState
+from trunkline.wire.types import Message, Metadata, TaskState
 
 # The code of a run that has said more than a task may hold.
 RUN_TOO_LARGE = "RUN_TOO_LARGE"
@@ -88,6 +89,8 @@ class RunView:
                 return rows
             case CancelRequested(reason=reason):
                 self._reason = reason
+            case Status(state=TaskState.INPUT_REQUIRED | TaskState.AUTH_REQUIRED, message=Message() as said):
+                return self._asked(said)
             case Status(state=TaskState.CANCELED) if self.ended is None:
                 told: Metadata = {} if self.node is None else {"nodeId": self.node}
                 told.update({"reason": self._reason} if self._reason else {})
@@ -99,6 +102,19 @@ class RunView:
             case _:
                 pass
         return ()
+
+    def _asked(self, said: Message) -> Iterable[FlowRow]:
+        """The row of a question that an agent asks to which this run has delegated."""
+        about = awaited_by(said)
+        if about.awaits != "agent" or about.execution_id != self.execution_id:
+            return ()
+        told: Metadata = {
+            "nodeId": about.node_id,
+            "agentId": about.agent_id,
+            "delegateCorrelationId": about.delegate_correlation_id,
+            "question": to_builtins(asked_in(said)),
+        }
+        return (FlowRow(ASKED, {name: value for name, value in told.items() if value}),)
 
     def _take(self, row: FlowRow) -> Metadata | None:
         """Take in a row; gives what is shown of it where that is more than what stands there."""
