@@ -71,6 +71,40 @@ def test_hb08_ten_thousand_draws_follow_the_weights() -> None:
         assert abs(won.count(name) / 10_000 - expected) < 0.03
 
 
+@given(st.lists(st.floats(0.001, 10), min_size=1, max_size=6), st.integers(1, 300))
+def test_evenly_spaced_numbers_are_drawn_in_proportion_to_the_weights(
+    weights: list[float], count: int
+) -> None:
+    places = [draw(weights, (n + 0.5) / count) for n in range(count)]
+    for place, one in enumerate(weights):
+        assert abs(places.count(place) - count * one / sum(weights)) <= 1 + 1e-9
+
+
+GOOD = Standing(agent="good", skills=frozenset({"x"}), success_rate=1.0)
+
+
+def test_two_thirds_of_3000_draws_are_won_by_weight_1_against_one_half() -> None:
+    half = Standing(agent="half", skills=frozenset({"x"}), success_rate=0.5)
+    won = [choose(Wish(skill="x"), [GOOD, half], (n + 0.5) / 3000).winner for n in range(3000)]
+    assert (won.count("good"), won.count("half")) == (2000, 1000)
+
+
+def test_share_of_an_agent_follows_the_weights_while_outcomes_move_them() -> None:
+    """An agent that failed in half of 2000 tasks, and in none of those that it draws, is drawn more and more."""
+    chance, completed, total = Random(28), 1000, 2000
+    won, expected = 0, 0.0
+    for _ in range(3000):
+        other = Standing(agent="other", skills=frozenset({"x"}), success_rate=completed / total)
+        expected += 1 / (1 + completed / total)
+        if choose(Wish(skill="x"), [GOOD, other], chance.random()).winner == "good":
+            won += 1
+        else:
+            completed, total = completed + 1, total + 1
+    # Three standard deviations of 3000 draws are 80 of them. With constant weights 2000 would be expected.
+    assert abs(won - expected) < 80
+    assert 1850 < expected < 1905
+
+
 def test_latency_weighs_only_where_it_is_set() -> None:
     slow = Standing(agent="a", success_rate=1.0, latency_ms=3000)
     assert weight(slow) == 1.0

@@ -7,6 +7,7 @@ import inspect
 import itertools
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from random import Random
 from typing import Any, cast
 
 import pytest
@@ -237,6 +238,18 @@ def test_what_was_asked_for_before_begins_no_cooldown_anew() -> None:
         assert (await at.one(skill="draft"))[:2] == ("ann", "")
 
     counter(work, agent("ann", cooldown_s=30.0))
+
+
+def test_draws_of_the_dispatcher_are_those_of_its_random_numbers() -> None:
+    async def work(at: Counter) -> None:
+        numbers = Random(28)
+        at.dispatcher = Dispatcher(at.runner, cast("Any", at.fleet), chance=numbers.random)
+        won = [(await at.dispatcher.explain("t", "me", Wish(skill="draft"))).winner for _ in range(3000)]
+        again = Random(28)
+        wanted = ["ann" if again.random() < 2 / 3 else "ben" for _ in range(3000)]
+        assert won == wanted and abs(won.count("ann") - 2000) < 80
+
+    counter(work, agent("ann", success_rate=1.0), agent("ben", success_rate=0.5))
 
 
 class Killed(BaseException):
