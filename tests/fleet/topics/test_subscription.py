@@ -6,9 +6,11 @@ import asyncio
 from typing import Any
 
 import msgspec
+import pytest
 
 from tests.fleet.health.given import append, submitted
 from tests.fleet.stores import AT, Replicas
+from trunkline.fleet.topics import subscription as module
 from trunkline.fleet.topics.frame_writers import SseWriter
 from trunkline.fleet.topics.patterns import read_pattern
 from trunkline.fleet.topics.place import FeedPlace, read_place
@@ -163,6 +165,46 @@ def test_pieces_of_an_answer_are_joined_into_one_frame_and_none_is_lost(replicas
         ]
 
     replicas.run(work)
+
+
+def test_long_text_is_sent_in_several_frames_and_none_of_it_is_cut() -> None:
+    async def work(store: Store) -> None:
+        task, text = State("t1"), "".join([f"{number:03} " for number in range(400)])
+        await append(store, task, submitted(), at=AT)
+        for start in range(0, len(text), 24):
+            await append(store, task, ev.Delta("a", text[start : start + 24]), at=AT)
+        await append(store, task, DONE, at=AT)
+        listener = Listener(store, "agent.skill.#")
+        await listener.run(9)
+        told = [msgspec.json.decode(one.data) for one in listener.events]
+        pieces = [one["payload"]["textPreview"] for one in told if ".progress." in one["topic"]]
+        assert "".join(pieces) == text
+        assert len(pieces) == 7 and max(map(len, pieces)) < 300
+
+    Replicas("memory:").run(work)
+
+
+def test_text_is_joined_for_longer_than_other_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        await asyncio.sleep(0)
+
+    async def work(store: Store) -> None:
+        task, _ = await two_tasks(store)
+        listener = Listener(store)
+        running = asyncio.create_task(listener.run(6))
+        # Each is appended once the subscriber has the one before it.
+        for count, event in enumerate((ev.Delta("a", "one "), ev.Delta("a", "two "), DONE), 2):
+            while len(listener.events) < count:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            await append(store, task, event, at=AT)
+        await running
+        assert {*pauses} == {module.PAUSE_S, module.TEXT_PAUSE_S} and pauses[0] == module.PAUSE_S
+
+    monkeypatch.setattr(module, "sleep", sleep)
+    Replicas("memory:").run(work)
 
 
 def test_a_quiet_one_is_told_its_place() -> None:

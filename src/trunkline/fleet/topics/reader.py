@@ -34,6 +34,8 @@ log = logging.getLogger("trunkline.fleet")
 KNOWN_LIMIT = 1000
 # How many events of a task are read again to find out whether it asks, and what it has spent.
 _BACK = 200
+# Joined text of this length is sent without waiting for more, so that a preview rarely cuts it.
+_FULL = PREVIEW // 2
 # The answer of a task by its tenant and ID; empty if the task cannot be read.
 AnswerOf = Callable[[str, str], Awaitable[str]]
 
@@ -95,24 +97,28 @@ class TopicReader:
         if is_over:
             answer = await self._source.answer_of(self._tenant, task_id)
             self._known.pop(task_id, None)
-        self._join(task, recorded)
+        is_full = self._join(task, recorded)
         found = [
             _frame(topic, task, recorded.at, payload)
             for topic, payload in topics_of(task, recorded.at, event, answer)
             if matches(self._pattern, topic)
         ]
-        return [*self.flush(), *found] if found else []
+        return [*self.flush(), *found] if found or is_full else []
 
-    def _join(self, task: NamedTask, recorded: Recorded) -> None:
+    def _join(self, task: NamedTask, recorded: Recorded) -> bool:
+        """Hold the text of an event back; return whether what is held is long enough to be sent."""
         pieces = pieces_of(recorded.event)
         if not pieces or not matches(self._pattern, progress_topic(task)):
-            return
+            return False
+        is_full = False
         for piece in pieces:
             key = task.task_id, piece.artifact_id
             if key in self._held and piece.append:
                 before = self._held[key][1]
                 piece = replace(before, text=(before.text + piece.text)[:PREVIEW])
             self._held[key] = task, piece, recorded.at
+            is_full = is_full or len(piece.text) >= _FULL
+        return is_full
 
     async def _task(self, task_id: str, recorded: Recorded) -> NamedTask | None:
         found = self._known.get(task_id)

@@ -1,9 +1,10 @@
-"""Topics as they happen, from any place in the log on, until the subscriber leaves."""
+"""Topics as they happen, from any position in the log, until the subscriber leaves."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from asyncio import sleep
 from collections.abc import Awaitable, Sequence
 
 from trunkline.fleet.event_stream import until_left
@@ -15,8 +16,9 @@ from trunkline.store.base import Log
 
 log = logging.getLogger("trunkline.fleet")
 PAGE = 200
-# What comes within this time after a look is found by the next one.
-_PAUSE_S = 0.05
+# Events within this time after a read are found by the next one. Text is joined for longer, because an agent
+# writes many small pieces.
+PAUSE_S, TEXT_PAUSE_S = 0.05, 0.25
 # The first may begin earlier than the one in which a subscriber was left, and must hold what was told last.
 _FIRST_PAGE = 1000
 # Who does not take a frame in this time is cut off; it can go on where it was.
@@ -47,6 +49,7 @@ class TopicSubscription:
         self._slow_s = slow_s
         self._written_at = 0.0
         self._page = _FIRST_PAGE
+        self._pause_s = PAUSE_S
 
     async def serve(self, receive: Receive, writer: FrameWriter) -> None:
         """Send every frame behind the place, until the subscriber has left, is too slow, or the store closes.
@@ -83,7 +86,7 @@ class TopicSubscription:
             if await anext(hints, None) is None:
                 await writer.end()
                 return
-            await asyncio.sleep(_PAUSE_S)
+            await sleep(self._pause_s)
 
     async def _read(self, writer: FrameWriter) -> bool:
         """Send the frames of the next page of the log; return whether there was a page."""
@@ -97,7 +100,9 @@ class TopicSubscription:
             if one.tenant == self._tenant:
                 place = FeedPlace(begin, one.task_id, one.recorded.seq)
                 await self._send(writer, await self._reader.frames(one.task_id, one.recorded), place)
-        await self._send(writer, self._reader.flush(), place)
+        texts = self._reader.flush()
+        self._pause_s = TEXT_PAUSE_S if texts else PAUSE_S
+        await self._send(writer, texts, place)
         # With the last event that was told, as a text of this cursor may stand for a place before it.
         self._place = FeedPlace(cursor, self._place.task_id, self._place.seq)
         return True
