@@ -16,7 +16,7 @@ from trunkline import Agent, Turn
 
 Body = Callable[[Turn], Awaitable[object]]
 # Async methods that only the runtime calls, and awaits.
-_INTERNAL = {"keep", "keep_untold", "recall", "wait_as_main"}
+_INTERNAL = {"keep_spent", "keep", "keep_untold", "recall", "wait_as_main"}
 
 
 def run(body: Body, caplog: pytest.LogCaptureFixture) -> tuple[str, str]:

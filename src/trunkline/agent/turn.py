@@ -43,7 +43,7 @@ from trunkline.run.executor import Work
 from trunkline.run.hops import Bounds, Grants
 from trunkline.run.spending import Meter, ModelSpending
 from trunkline.telemetry import traces
-from trunkline.wire.question import Question, question_metadata
+from trunkline.wire.question import OTHERS, AnsweredBy, Question, question_metadata
 from trunkline.wire.reports import SPENT, UNTOLD
 from trunkline.wire.types import Artifact, Message, Metadata, Part, Role, TaskState
 
@@ -541,12 +541,22 @@ class Turn:
 
     @overload
     async def ask(
-        self, question: str, *, choices: Sequence[str] = (), deadline: float | datetime | None = None
+        self,
+        question: str,
+        *,
+        choices: Sequence[str] = (),
+        deadline: float | datetime | None = None,
+        answered_by: AnsweredBy = "",
     ) -> str: ...
 
     @overload
     async def ask(
-        self, question: str, *, schema: Metadata, deadline: float | datetime | None = None
+        self,
+        question: str,
+        *,
+        schema: Metadata,
+        deadline: float | datetime | None = None,
+        answered_by: AnsweredBy = "",
     ) -> Any: ...
 
     @noted
@@ -557,26 +567,30 @@ class Turn:
         choices: Sequence[str] = (),
         schema: Metadata | None = None,
         deadline: float | datetime | None = None,
+        answered_by: AnsweredBy = "",
     ) -> Any:
-        """Ask and wait; gives the text of the answer, one of the `choices`, or data that fits the `schema`.
+        """Ask and wait; return the text of the answer, one of the `choices`, or data that fits the `schema`.
 
         Without a `deadline` (seconds from now, or a datetime) the wait has no end. The answer is checked when
-        it is given: one that does not fit is refused, and the question stays open.
+        it is given: one that does not fit is refused, and the question stays open. With
+        `answered_by="others"` an answer of the principal that requested the task is refused too.
 
         Raises:
-            Unanswered: the deadline has passed, or who was asked declines. It ends the task as failed, with
+            Unanswered: the deadline has passed, or the answer declines. It ends the task as failed, with
                 that reason, unless it is caught.
         """
         parts, due = read_parts("question", question), moment_of(deadline)
         wanted = typed_question(question, choices, schema, due)
         if (part := wanted.part()) is not None:
             parts = (*parts, part)
-        return given_answer(wanted, await self._interrupt(TaskState.INPUT_REQUIRED, parts, due))
+        answer = await self._interrupt(TaskState.INPUT_REQUIRED, parts, due, answered_by)
+        return given_answer(wanted, answer)
 
     @noted
-    async def ask_message(self, question: str) -> Message:
-        """Ask and wait, however long; gives the whole message that answers."""
-        return await self._interrupt(TaskState.INPUT_REQUIRED, read_parts("question", question))
+    async def ask_message(self, question: str, *, answered_by: AnsweredBy = "") -> Message:
+        """Ask and wait without end; return the whole message that answers. See `ask`."""
+        parts = read_parts("question", question)
+        return await self._interrupt(TaskState.INPUT_REQUIRED, parts, answered_by=answered_by)
 
     @noted
     async def need_auth(self, what: str) -> Message:
@@ -589,11 +603,15 @@ class Turn:
         given_answer(Question(""), said)
         return said
 
-    async def _interrupt(self, state: TaskState, parts: tuple[Part, ...], deadline: int = 0) -> Message:
+    async def _interrupt(
+        self, state: TaskState, parts: tuple[Part, ...], deadline: int = 0, answered_by: AnsweredBy = ""
+    ) -> Message:
+        if answered_by not in ("", OTHERS):
+            raise Misuse(f'answered_by is "others" or empty, not {answered_by!r}')
         await self._flush()
         self._spoke = True
         question_id = self._work.ids.new()
-        message = self._message(parts, question_metadata(question_id), message_id=question_id)
+        message = self._message(parts, question_metadata(question_id, answered_by), message_id=question_id)
         return deepcopy(await self._work.ask(Status(state, message, deadline=deadline)))
 
     def reject(self, reason: str) -> NoReturn:

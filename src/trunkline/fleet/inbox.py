@@ -25,6 +25,7 @@ from trunkline.run.tasks import Tasks, not_found
 from trunkline.store.records import ASKING, Where
 from trunkline.wire.question import (
     Rejection,
+    is_for_others,
     is_question_part,
     question_metadata,
     read_answer,
@@ -57,7 +58,8 @@ class AnswerForm(ApiStruct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class InboxItem(ApiStruct, frozen=True, kw_only=True):
     """A question; `proposal` is what the decision `accept` answers. Of a closed one also how it ended.
 
-    `state` is the one its task is in while it asks: `auth-required` where it wants somebody to log in.
+    `state` is the one its task is in while it asks: `auth-required` where it wants somebody to log in. With
+    `others_only` the principal that requested the task may not answer.
     """
 
     task_id: str
@@ -72,6 +74,7 @@ class InboxItem(ApiStruct, frozen=True, kw_only=True):
     choices: list[str] = []
     proposal: Any | UnsetType = UNSET
     deadline: str = ""
+    others_only: bool = False
     asked_at: str
     closed_at: str = ""
     outcome: Literal["", "answered", "rejected", "expired", "withdrawn"] = ""
@@ -181,6 +184,7 @@ class Inbox:
             choices=[*question.choices],
             proposal=_proposal(asked.message),
             deadline=timestamp(asked.deadline) if asked.deadline else question.deadline,
+            others_only=is_for_others(asked.message),
             asked_at=timestamp(asked.at),
             **closed,
         )

@@ -14,7 +14,15 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from msgspec import UNSET, Struct, UnsetType
 
-from trunkline.errors import Conflict, Duplicate, FlowRefused, InvalidParams, Refused, TaskNotCancelable
+from trunkline.errors import (
+    Conflict,
+    Duplicate,
+    FlowRefused,
+    Forbidden,
+    InvalidParams,
+    Refused,
+    TaskNotCancelable,
+)
 from trunkline.flow.definition.checks import SchemaCheck
 from trunkline.flow.definitions import Definitions, Loaded
 from trunkline.flow.engine.questions import answer_part, read_output
@@ -25,6 +33,7 @@ from trunkline.flow.engine.run_messages import (
     RunQuestion,
     RunReply,
     given_to,
+    is_mode_fixed,
     order_of,
     read_awaited,
     read_reply,
@@ -478,13 +487,18 @@ class FlowPort:
     async def _say(
         self, caller: FlowCaller, run: FoundRun, message: Any, code: str, wait_s: float | None
     ) -> RunResult:
-        state = run.feed.state
+        state, reply = run.feed.state, read_reply(message)
+        if reply is not None and reply.mode != "in_process" and is_mode_fixed(caller.tenant, state):
+            text = f"the mode of run {run.view.execution_id!r} is in_process since its start"
+            raise FlowRefused(code, f"{text}; leave activity_execution_mode out")
         by = "" if caller.principal == state.principal else caller.principal
         try:
             if state.parent:
                 # The runner checks what is said to a run that nobody opened as a child.
                 await self.check_answer(run.feed, message)
             await self._runner.say(run.feed, message, by=by)
+        except Forbidden as refused:
+            raise FlowRefused("AUTH_FORBIDDEN", refused.message) from refused
         except InvalidParams as wrong:
             is_closed = wrong.details.get("conflict") == QUESTION_CLOSED
             raise FlowRefused(code if is_closed else _INVALID.get(code, code), wrong.message) from wrong

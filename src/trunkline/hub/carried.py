@@ -41,6 +41,7 @@ from trunkline.server.site import Site
 from trunkline.store.records import Where
 from trunkline.wire.card import Card, Extension, card_v1
 from trunkline.wire.peer_card import read_card
+from trunkline.wire.question import OTHERS
 
 if TYPE_CHECKING:
     from trunkline.flow.definitions import Loaded
@@ -287,7 +288,15 @@ class CarriedAgents:
 
     def _host(self, name: str, kind: Kind, agents: Sequence[HostedAgent]) -> None:
         serves = partial(self._is_kind, name, kind)
-        self._hosted.setdefault(name, {})[kind] = [replace(one, serves=serves) for one in agents]
+        asks_others = partial(self._asks_others, name)
+        self._hosted.setdefault(name, {})[kind] = [
+            replace(one, serves=serves, asks_others=asks_others) for one in agents
+        ]
+
+    def _asks_others(self, name: str, tenant: str) -> bool:
+        """Return whether requesters may not answer the questions of a tenant's agent."""
+        found = self._catalogue.find(tenant, name)
+        return found is not None and found.entry.answered_by == OTHERS
 
     def _is_hosted(self, name: str, kind: Kind) -> bool:
         return kind in self._hosted.get(name, ())

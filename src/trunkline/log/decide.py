@@ -12,16 +12,10 @@ from msgspec import Struct
 
 from trunkline import errors
 from trunkline.log import events as ev
+from trunkline.log.answers import check_answer, check_answerer
 from trunkline.log.delegation import Notify, RestChild, notify, rest_child
 from trunkline.log.fold import BYTES_LIMIT, EVENTS_LIMIT, LIMITS, NEVER, State, is_full
 from trunkline.log.notifications import DeletePush, SetPush, delete_push, set_push
-from trunkline.wire.question import (
-    QUESTION_CLOSED,
-    QUESTION_KEY,
-    answered_question,
-    read_answer,
-    read_question,
-)
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import SUBMITTED, TERMINAL, WORKING, Message, TaskState
 
@@ -33,13 +27,15 @@ _BEGUN = ev.Status(WORKING)
 class Say(Struct, frozen=True):
     """Somebody says something more on a task; `claim` is the node that goes on with it, if that changes.
 
-    `by` is who says it, if that is not whose task it is.
+    `by` is the principal that says it, if it is not the owner of the task. A parent passes an answer down
+    that was checked where its caller gave it: that is `relayed`.
     """
 
     message: Message
     claim: str = ""
     push: ev.PushTarget | None = None
     by: str = ""
+    relayed: bool = False
 
 
 class Cancel(Struct, frozen=True):
@@ -159,6 +155,8 @@ def _say(state: State, command: Say) -> tuple[ev.AnyEvent, ...]:
             f"task {state.task_id} has reached its limit ({LIMITS}); send without taskId to start another",
             field="message.taskId",
         )
+    if not command.relayed:
+        check_answerer(state, command.by)
     check_answer(state, message, command.by)
     push = () if command.push is None else set_push(state, command.push, state.principal)
     said = ev.FollowUp(message, command.by)
@@ -223,24 +221,3 @@ def ends(event: ev.AnyEvent) -> bool:
     """Whether this is the last word on a task."""
     # By type: events have no subclasses, and that a struct is not of a class is found out slowly.
     return type(event) is ev.Replied or (type(event) is ev.Status and event.state in TERMINAL)
-
-
-def check_answer(state: State, message: Message, by: str) -> None:
-    """A message may name the question that it answers: an older one must not be taken for the open one.
-
-    Whoever is there to answer (`by`) says nothing else.
-
-    Raises:
-        InvalidParams: another question is open, or none, or the answer does not fit it.
-    """
-    named, question = answered_question(message), state.question
-    asks = question is not None and named in ("", question.message_id)
-    if (named or by) and not asks:
-        asked = f"the question {named!r}" if named else "anything"
-        raise errors.InvalidParams(
-            f"task {state.task_id} does not ask {asked} now; get the task to see what it asks",
-            field=f"message.metadata.{QUESTION_KEY}",
-            conflict=QUESTION_CLOSED,
-        )
-    if question is not None:
-        read_answer(read_question(question), message)

@@ -15,6 +15,8 @@ from trunkline.wire.types import Artifact, Correlation, Message, Metadata, Task,
 
 # In the metadata of a request that was dispatched: by what it was asked for, and its correlation id.
 DISPATCH_KEY = "trunkline.dispatch"
+# Its members that restrict answers: who may give them, and who else requested the task.
+ANSWERED_BY, REQUESTED_BY = "answeredBy", "requestedBy"
 
 
 class Event(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag=str.lower, gc=False):

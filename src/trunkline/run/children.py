@@ -17,10 +17,12 @@ from msgspec.structs import replace
 
 from trunkline.errors import InvalidParams, StoreError, TaskNotCancelable, TaskNotFound
 from trunkline.log.delegation import RestChild
+from trunkline.log.events import DISPATCH_KEY
 from trunkline.log.fold import State
 from trunkline.run.feed import Feed
 from trunkline.run.node import Node
 from trunkline.run.owner import Owner
+from trunkline.run.questions import restriction_of
 from trunkline.run.tasks import not_found
 from trunkline.store.records import TaskRef, Where
 from trunkline.telemetry import traces
@@ -144,6 +146,8 @@ class OpenedTasks(Struct, frozen=True):
             Refused: nobody here takes it, or the id is that of a task which is no child of this one.
         """
         tenant, parent = self._parent.tenant, self._parent.state
+        if restriction := restriction_of(self._runner.find_agent(parent.agent, tenant), tenant, parent):
+            request = replace(request, metadata={**(request.metadata or {}), DISPATCH_KEY: restriction})
         feed = None if is_new else await self._load(child)
         while feed is None:
             try:
@@ -175,7 +179,7 @@ class OpenedTasks(Struct, frozen=True):
         """Say something to a child."""
         while True:
             try:
-                return await self._runner.say(await self._feed(child), message)
+                return await self._runner.say(await self._feed(child), message, relayed=True)
             except StoreError as error:
                 await self._wait(child, error)
 

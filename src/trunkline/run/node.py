@@ -47,7 +47,8 @@ class HostedAgent(Struct, frozen=True):
     tenant's new task that are known before it runs `opening` gives, to be recorded with its first message.
     Whether this version can go on from a log that another may have written, `legible` says. Where tenants
     have different agents of one id, `serves` says whose this one is. `check_answer` raises InvalidParams for
-    an answer that the task cannot accept; the question then stays open.
+    an answer that the task cannot accept; the question then stays open. `asks_others` says whether only
+    others than the requesting principal answer the questions of a tenant's tasks.
     """
 
     id: str
@@ -59,6 +60,7 @@ class HostedAgent(Struct, frozen=True):
     legible: Callable[[Sequence[Recorded]], Awaitable[bool]] | None = None
     serves: Callable[[str], bool] | None = None
     check_answer: Callable[[Feed, Message], Awaitable[None]] | None = None
+    asks_others: Callable[[str], bool] | None = None
 
     @property
     def unbegun(self) -> Again:

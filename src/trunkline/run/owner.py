@@ -21,7 +21,7 @@ from trunkline.run.executor import Again, ChildTasks, IsMoot, LookAgain, Verdict
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Node, error_of
 from trunkline.run.parking import Waits
-from trunkline.run.questions import Questions, bounded
+from trunkline.run.questions import Questions, bounded, restricted
 from trunkline.run.replay import Replay, conclude, prepare
 from trunkline.telemetry import traces
 from trunkline.wire.types import SUBMITTED, WORKING, Message, TaskState
@@ -154,11 +154,16 @@ class Owner:
             return
         if type(event) is Stepped:
             self.open_steps -= 1
+        elif type(event) is Status:
+            event = self._restricted(event)
         if self._replay is None:
             self._buffer.put(event)
         else:
             for left in self._replay.take(event):
                 self._buffer.put(left)
+
+    def _restricted(self, status: Status) -> Status:
+        return restricted(status, self.agent, self.tenant, self.state)
 
     def check(self) -> None:
         """See that the executor still speaks for the task.
@@ -197,7 +202,8 @@ class Owner:
             self._questions = Questions(
                 self.state, self._buffer, self._waits().until, self._goes_on, reopens=reopens
             )
-        return await self._questions.ask(bounded(status, self.agent.answer_s), is_moot, look)
+        status = bounded(self._restricted(status), self.agent.answer_s)
+        return await self._questions.ask(status, is_moot, look)
 
     async def sleep_until(self, moment: int) -> None:
         """Wait for a moment, in milliseconds since the epoch."""

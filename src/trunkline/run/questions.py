@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from itertools import count
+from typing import cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from trunkline.clock import now_ms
 from trunkline.errors import Unanswered
-from trunkline.log.events import AnswerRead, QuestionClosed, Status
+from trunkline.log.events import ANSWERED_BY, DISPATCH_KEY, REQUESTED_BY, AnswerRead, QuestionClosed, Status
 from trunkline.log.fold import State
 from trunkline.run.buffer import EventBuffer
 from trunkline.run.executor import IsMoot, LookAgain
-from trunkline.wire.types import Message, TaskState
+from trunkline.run.node import HostedAgent
+from trunkline.wire.question import OTHERS, asked_of_others
+from trunkline.wire.types import Message, Metadata, TaskState
 
 Wait = Callable[[Callable[[], bool], int], Awaitable[None]]
 
@@ -25,6 +28,25 @@ def bounded(status: Status, answer_s: float) -> Status:
     if status.deadline or not answer_s:
         return status
     return replace(status, deadline=now_ms() + round(answer_s * 1000))
+
+
+def restriction_of(agent: HostedAgent | None, tenant: str, state: State) -> Metadata:
+    """Return who may answer the questions of a task, as its dispatch or its agent restricts it."""
+    told = (state.metadata or {}).get(DISPATCH_KEY)
+    dispatched = cast("Metadata", told) if isinstance(told, dict) else {}
+    found = {name: dispatched[name] for name in (ANSWERED_BY, REQUESTED_BY) if name in dispatched}
+    if agent is not None and agent.asks_others is not None and agent.asks_others(tenant):
+        found[ANSWERED_BY] = OTHERS
+    return found if found.get(ANSWERED_BY) == OTHERS else {}
+
+
+def restricted(status: Status, agent: HostedAgent, tenant: str, state: State) -> Status:
+    """Return a status whose question only those answer who may."""
+    if status.state is not TaskState.INPUT_REQUIRED or status.message is None:
+        return status
+    if not restriction_of(agent, tenant, state):
+        return status
+    return replace(status, message=asked_of_others(status.message))
 
 
 class Questions(Struct):

@@ -82,6 +82,10 @@ class Runner:
             raise KeyError(f"agent {agent!r} is not carried here")
         return found
 
+    def find_agent(self, agent: str, tenant: str) -> HostedAgent | None:
+        """Return the agent that runs what a tenant has recorded under a name, if this process hosts it."""
+        return self._node.find(tenant, agent)
+
     def names_of(self, agent: str) -> tuple[str, ...]:
         """The names under which the tasks of an agent are recorded: two for the one at the origin."""
         return self._node.names_of(agent)
@@ -359,10 +363,12 @@ class Runner:
         push: PushTarget | None = None,
         *,
         by: str = "",
+        relayed: bool = False,
     ) -> None:
-        """Add a message; if the task waited for it and nobody runs it, go on here.
+        """Add a message; if the task waited for it and nobody runs it, resume it here.
 
-        `by` is who sent it, if that is not whose task it is.
+        `by` is the principal that sent it, if it is not the owner of the task; `relayed` is for a parent that
+        passes an answer down.
 
         Raises:
             Refused: the task has ended, belongs to another context, or does not ask what is answered.
@@ -372,7 +378,7 @@ class Runner:
         if not feed.state.parent:
             self._check_open()
         self._arriving += 1
-        await self._node.complete(self._say(feed, Say(message, push=push, by=by), dedup))
+        await self._node.complete(self._say(feed, Say(message, push=push, by=by, relayed=relayed), dedup))
 
     async def _say(self, feed: Feed, command: Say, dedup: Dedup | None) -> None:
         try:

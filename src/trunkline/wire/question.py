@@ -7,10 +7,11 @@ What kind of answer is wanted stands in a data part beside the words.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Final, Literal, cast
 
 import msgspec
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from trunkline.errors import InvalidParams, Misuse, ParseError
 from trunkline.wire.decode import DECODE_ERRORS, check_structure
@@ -22,6 +23,9 @@ QUESTION_KEY = "trunkline.question"
 # The reason of a refusal: what a message answers is not asked, or not any more.
 QUESTION_CLOSED = "QUESTION_CLOSED"
 QUESTION_TYPE = "application/vnd.trunkline.question+json"
+# Who may answer: anybody who may answer tasks of the tenant, or anybody except the requesting principal.
+AnsweredBy = Literal["", "others"]
+OTHERS: Final = "others"
 
 
 class Question(str):
@@ -74,9 +78,22 @@ class Rejection(Struct, frozen=True, forbid_unknown_fields=True):
     text: str = ""
 
 
-def question_metadata(question_id: str) -> Metadata:
-    """The metadata by which a message says which question it asks, or answers."""
-    return {QUESTION_KEY: {"id": question_id}}
+def question_metadata(question_id: str, answered_by: AnsweredBy = "") -> Metadata:
+    """Return the metadata that names the question which a message asks or answers."""
+    restricted = {"answeredBy": answered_by} if answered_by else {}
+    return {QUESTION_KEY: {"id": question_id, **restricted}}
+
+
+def is_for_others(question: Message) -> bool:
+    """Return whether the principal that requested the task may not answer a question."""
+    named: object = (question.metadata or {}).get(QUESTION_KEY)
+    return isinstance(named, dict) and cast("Metadata", named).get("answeredBy") == OTHERS
+
+
+def asked_of_others(question: Message) -> Message:
+    """Return a question that the principal which requested the task may not answer."""
+    metadata = {**(question.metadata or {}), **question_metadata(question.message_id, OTHERS)}
+    return replace(question, metadata=metadata)
 
 
 def answered_question(message: Message) -> str:

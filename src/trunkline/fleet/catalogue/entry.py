@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from trunkline.fleet.catalogue.model_entry import ModelEntry
 from trunkline.peer.remote import Peer
+from trunkline.wire.question import AnsweredBy
 
 Owner = Literal["file", "api", "announce"]
 Kind = Literal["peer", "skill", "flow", "model"]
@@ -45,7 +46,8 @@ class EntrySkill(Struct, frozen=True, kw_only=True):
 class Entry(Struct, frozen=True, kw_only=True):
     """An agent of the catalogue as its owner wrote it; `cooldown_s` is by skill.
 
-    A `reviewer` of operator has people asked what it asks, and not first the agent that asked for the work.
+    A `reviewer` of operator has people asked what it asks, and not first the agent that asked for the work;
+    `answered_by` others refuses answers of the principal that requested a task.
     One with a `fault` is kept to be seen, and never called. `streaming` is what is believed before the first
     card. `revision` is of the text that it was read from.
     """
@@ -66,6 +68,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     streaming: bool = False
     concurrency: int | None = None
     reviewer: Literal["", "operator"] = ""
+    answered_by: AnsweredBy = ""
     cooldown_s: Mapping[str, float] = field(default_factory=dict[str, float])
     fault: str = ""
     revision: str = ""

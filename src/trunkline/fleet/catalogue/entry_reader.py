@@ -30,6 +30,7 @@ from trunkline.net.http_client import WRITTEN
 from trunkline.peer.remote import Peer, PeerLogin, check_address
 from trunkline.wire.card import plain_name, plain_prose
 from trunkline.wire.decode import choices, in_words
+from trunkline.wire.question import AnsweredBy
 from trunkline.yaml_reader import snake_case
 
 # The value of a variable of the environment, None where it is unset or empty.
@@ -87,6 +88,7 @@ class _EntryForm(ModelForm, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     concurrency: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
     cooldown: dict[str, float | str] = {}
     reviewer: Literal["", "operator"] = ""
+    answered_by: AnsweredBy = ""
 
 
 _OF_MODELS = frozenset(ModelForm.__struct_encode_fields__)
@@ -116,9 +118,7 @@ def read_entry(
         InvalidParams: a member does not fit; `field` is its name as it is written.
     """
     if len(encoded := msgspec.json.encode(raw, enc_hook=str)) > ENTRY_LIMIT:
-        raise InvalidParams(
-            f"an entry has at most {ENTRY_LIMIT >> 10} KiB, this one has {len(encoded)} bytes"
-        )
+        raise InvalidParams(f"an entry has {len(encoded)} bytes; the limit is {ENTRY_LIMIT >> 10} KiB")
     if owner != "file":
         _refuse_what_is_here(raw)
     expanded = _expanded(raw, variable, "") if owner == "file" else raw
@@ -148,6 +148,7 @@ def read_entry(
         concurrency=form.concurrency,
         cooldown_s=_cooldown(form),
         reviewer=form.reviewer,
+        answered_by=form.answered_by,
         revision=_revision(encoded),
     )
 

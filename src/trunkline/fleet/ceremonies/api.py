@@ -63,6 +63,7 @@ class CeremonyItem(Struct, frozen=True, kw_only=True, rename="camel"):
     targets: tuple[str, ...] = ()
     enabled: bool
     created_by: str = ""
+    answered_by: str = ""
     description: str = ""
     message: str = ""
     data: Any | UnsetType = UNSET

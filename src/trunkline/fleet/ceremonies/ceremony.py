@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict, fields, replace
 
 from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.errors import InvalidParams, Unreachable
@@ -17,6 +17,7 @@ from trunkline.fleet.call import ApiStruct
 from trunkline.fleet.ceremonies.schedule import SCHEDULE_LENGTH, Jitter, Misfire, Schedule, schedule_of
 from trunkline.net.egress import target
 from trunkline.wire.decode import invalid_params
+from trunkline.wire.question import AnsweredBy
 
 ALL = "all"
 # Whose the ceremonies of files are that name nobody.
@@ -65,6 +66,7 @@ class CeremonyForm(ApiStruct, frozen=True, kw_only=True, forbid_unknown_fields=T
     timeout_ms: _Timeout = 0
     notify_channel: str = ""
     notify_webhook: _Url = ""
+    answered_by: AnsweredBy = ""
     created_by: Annotated[str, Meta(max_length=256)] = ""
 
 
@@ -86,11 +88,16 @@ class CeremonyChanges(ApiStruct, frozen=True, kw_only=True, forbid_unknown_field
     timeout_ms: _Timeout | UnsetType = UNSET
     notify_channel: str | UnsetType = UNSET
     notify_webhook: _Url | UnsetType = UNSET
+    answered_by: AnsweredBy | UnsetType = UNSET
 
 
 class _FileForm(CeremonyForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tenant: str = DEFAULT_TENANT
     notify_webhook_env: str = ""
+
+
+# Files may write members as the other files of a workspace do.
+_SPELLINGS: dict[Any, str] = {one.name: one.encode_name for one in fields(_FileForm)}
 
 
 class Ceremony(Struct, frozen=True, kw_only=True):
@@ -174,7 +181,8 @@ def file_ceremony(raw: Mapping[Any, Any], stem: str) -> Ceremony:
         raise InvalidParams("write the schedule in quotes", field="schedule")
     try:
         # As the API would have it: a date in `data` is a text there.
-        plain = msgspec.json.decode(msgspec.json.encode({"id": stem, **raw}))
+        named = {_SPELLINGS.get(name, name): value for name, value in raw.items()}
+        plain = msgspec.json.decode(msgspec.json.encode({"id": stem, **named}))
         form = msgspec.convert(plain, _FileForm)
     except msgspec.ValidationError as error:
         raise _refusal(error) from None

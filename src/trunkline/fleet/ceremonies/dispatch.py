@@ -74,4 +74,5 @@ def _order_of(fire: Fire) -> DispatchOrder:
         targets=(fire.target,),
         trigger=f"ceremony:{fire.ceremony}",
         charged=fire.by_hand,
+        restriction=fire.restriction,
     )

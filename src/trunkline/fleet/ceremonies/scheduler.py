@@ -40,7 +40,7 @@ from trunkline.fleet.ceremonies.runs import (
 from trunkline.fleet.ceremonies.schedule import GRACE_MS
 from trunkline.fleet.journal import Journal, JournalRow, Journals
 from trunkline.store.base import Store
-from trunkline.wire.types import TERMINAL, Message, Part, Role
+from trunkline.wire.types import TERMINAL, Message, Metadata, Part, Role
 
 log = logging.getLogger("trunkline.fleet")
 TICK_S = 1.0
@@ -74,6 +74,8 @@ class Fire(Struct, frozen=True, kw_only=True):
     ceremony: str
     # Whether somebody has asked for it, and was let in for that; else the clock has.
     by_hand: bool = False
+    # Who may answer the questions of the task, as it is recorded.
+    restriction: Metadata = {}
 
 
 # Opens a task, and returns when it is recorded.
@@ -441,6 +443,7 @@ def _fire(one: Ceremony, run: CeremonyRun, target: str, task_id: str) -> Fire:
         run_id=run.id,
         ceremony=one.id,
         by_hand=bool(run.by),
+        restriction={"answeredBy": form.answered_by, "requestedBy": run.by} if form.answered_by else {},
     )
 
 

@@ -23,6 +23,7 @@ from trunkline.log.fold import State
 from trunkline.run.feed import Feed
 from trunkline.run.hops import is_called
 from trunkline.run.runner import Runner
+from trunkline.wire.question import is_for_others
 from trunkline.wire.types import Message, Part, Role, TaskState
 
 # In the place of an agent's name: one that nobody here knows by name.
@@ -53,6 +54,8 @@ class CallerFirst:
         if state.state is TaskState.AUTH_REQUIRED:
             # No agent has an account, and one that only says that it has logged in would close the question
             # before a person hears of it. Who called over A2A still sees it in the answer to its request.
+            return ""
+        if state.question is not None and is_for_others(state.question):
             return ""
         asking = self._find(tenant, state.agent)
         if asking is not None and asking.entry.reviewer == "operator":

@@ -83,6 +83,8 @@ class DispatchOrder(Struct, frozen=True, kw_only=True):
     subject: str = ""
     trigger: str = "api"
     charged: bool = False
+    # Who may answer the questions of the task, as it is recorded.
+    restriction: Metadata = {}
     metadata: Metadata | None = None
     output_modes: tuple[str, ...] = ()
     dedup: Dedup | None = None
@@ -447,6 +449,6 @@ def _dedup(order: DispatchOrder) -> Dedup | None:
 def _metadata(order: DispatchOrder, task_id: str) -> Metadata:
     """What the request is recorded with; a peer is told the skill and the correlation id of it alone."""
     correlation_id = correlation_id_of(order.correlation, None) or order.correlation_id or task_id
-    told = {"correlationId": correlation_id, "trigger": order.trigger}
+    told = {"correlationId": correlation_id, "trigger": order.trigger, **order.restriction}
     named = {"skillHint": order.skill} if order.skill else {}
     return {**(order.metadata or {}), **named, DISPATCH_KEY: told}

@@ -70,6 +70,7 @@ _INTERRUPT = _closed(
     prompt=_TEXT,
     prompt_ref=_TEXT,
     timeout=_TEXT,
+    answered_by=_one_of("others"),
 )
 _ASSIGNMENT = {"oneOf": [_closed("jq", jq=_TEXT), _closed("literal", literal=True)]}
 

@@ -107,7 +107,7 @@ class FlowExecutor:
             return _failed(work, error)
         if order is None:
             by_operator = self._is_by_operator(work, loaded)
-            order = RunOrder(state.task_id, loaded.definition.hash, by_operator=by_operator)
+            order = RunOrder(state.task_id, loaded.definition.hash, by_operator=by_operator, is_fixed=True)
         run = Run(self.parts, work, order, loaded, given=given, history=History(rows))
         run.meter.restore(events)
         ended = await run.go()

@@ -14,7 +14,7 @@ from trunkline.flow.engine.walk import Lane, NodeFailed
 from trunkline.log.events import Status
 from trunkline.log.fold import State
 from trunkline.wire.json_schema import mismatch, read_schema
-from trunkline.wire.question import Question, Rejection, question_metadata, read_answer
+from trunkline.wire.question import OTHERS, AnsweredBy, Question, Rejection, question_metadata, read_answer
 from trunkline.wire.types import Message, Part, Role, TaskState
 
 
@@ -59,6 +59,7 @@ def awaited(lane: Lane, execution_id: str) -> Awaited:
 def question(question_id: str, about: Awaited, lane: Lane, state: State) -> Status:
     """The question by which a run waits for something."""
     config: dict[str, Any] = cast("Perform | Delegate | Ask", lane.effect).node.config
+    restriction: AnsweredBy = OTHERS if config.get("answered_by") == OTHERS else ""
     match about.awaits:
         case "interrupt":
             asked = Question(_words(config), schema=about.fits)
@@ -73,7 +74,7 @@ def question(question_id: str, about: Awaited, lane: Lane, state: State) -> Stat
         state.task_id,
         Role.AGENT,
         (Part(text=asked.text), *([] if schema is None else [schema])),
-        {**question_metadata(question_id), FLOW_KEY: to_builtins(about)},
+        {**question_metadata(question_id, restriction), FLOW_KEY: to_builtins(about)},
     )
     return Status(TaskState.INPUT_REQUIRED, message)
 

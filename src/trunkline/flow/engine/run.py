@@ -365,7 +365,15 @@ class Run:
         depth, nested = self._order.depth + 1, loaded.definition
         # What an operator's definition names by an address, the operator provided.
         by_operator = loaded.by_operator or (self._order.by_operator and is_address(config["workflow_ref"]))
-        order = RunOrder(effect.child, nested.hash, self._mode, depth, nested.name, by_operator)
+        order = RunOrder(
+            effect.child,
+            nested.hash,
+            self._mode,
+            depth,
+            nested.name,
+            by_operator,
+            self._order.is_fixed,
+        )
         child = run_task_id(effect.child, self._work.tenant)
         message = order.message(f"{child}:order", effect.input)
         # A chain that begins anew with each nested run would never come to its end.
@@ -451,7 +459,7 @@ class Run:
             return
         self._takes.append(place)
         reply = read_reply(said)
-        if reply is not None:
+        if reply is not None and not self._order.is_fixed:
             self._mode = reply.mode
         lane = self._asks.pop(asked, None)
         if lane is None:

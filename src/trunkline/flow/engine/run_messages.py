@@ -31,6 +31,8 @@ class RunOrder(Struct, frozen=True, omit_defaults=True):
     name: str = ""
     # Whether the operator provided the definition: such a run may call every tool, step and model.
     by_operator: bool = False
+    # Whether answers leave the mode as it is: the run is an agent of a catalogue, or nested in such a run.
+    is_fixed: bool = False
 
     def message(self, message_id: str, given: dict[str, Any]) -> Message:
         """The message that opens the run."""
@@ -168,11 +170,19 @@ def given_to(message: Message) -> dict[str, Any]:
 
 
 def mode_of(state: State, order: RunOrder) -> Mode:
-    """How activities are done now: as the last word that was taken up says, else as the run was asked for."""
+    """Return the mode of the last answer that was read, or of the order where answers do not change it."""
+    if order.is_fixed:
+        return order.mode
     for said in reversed(state.answers[: state.taken]):
         if isinstance(said, Message) and (reply := read_reply(said)) is not None:
             return reply.mode
     return order.mode
+
+
+def is_mode_fixed(tenant: str, state: State) -> bool:
+    """Return whether answers leave the mode of a run as it is."""
+    order = order_of(tenant, state)
+    return order is None or order.is_fixed
 
 
 def own(question: Message, state: State) -> Message:
