@@ -17,7 +17,7 @@ from tests.fleet.office import NORTH
 from trunkline.clock import now_ms
 from trunkline.fleet.notify import ChannelHub, discord
 from trunkline.fleet.notify.discord import DiscordChannel
-from trunkline.fleet.notify.notice import ChannelMessage
+from trunkline.fleet.notify.notice import ChannelMessage, notice_id
 from trunkline.fleet.notify.receiver import NoticeReceiver
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
@@ -206,8 +206,17 @@ def test_ask_is_refused_where_the_channel_does_not_accept_it(desk: Desk) -> None
                 "content": "This hub does not accept that command in this channel.", "flags": 64,
             }  # fmt: skip
         assert (await at.ask("all", channel="5", agent="all"))["data"]["content"] == "name one agent"
-        assert (await at.at.get("root", "/api/tasks"))["items"] == []
-        assert at.office.told.notice_store.notices == []
+        at.desk.status = 500
+        assert (await at.ask("hello", channel="5", id="9"))["type"] == 4
+        other = await at.ask("something else", channel="5", id="9")
+        assert "was used for other work" in other["data"]["content"]
+        (item,) = (await at.at.get("root", "/api/tasks"))["items"]
+        await at.office.settled(item["taskId"], "completed")
+        # Nobody can answer a result, and trying to does not remove what is still to be sent.
+        (((tenant, doc_id), notice),) = at.office.told.notice_store.notices
+        pressed = await at.press(f"r::{notice_id(tenant, doc_id, notice, 'other')}")
+        assert pressed["data"]["content"] == "This question is closed."
+        assert len(at.office.told.notice_store.notices) == 1
 
     channel(work, desk, receiver(desk), receiver(desk, "other", "5", calls=True))
 

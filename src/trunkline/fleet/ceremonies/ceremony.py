@@ -44,10 +44,11 @@ _Url = Annotated[str, Meta(max_length=2048)]
 
 
 class CeremonyForm(ApiStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A ceremony as it is written; times are in milliseconds, and a timeout of 0 is none.
+    """A schedule as it is written; times are in milliseconds, and a timeout of 0 is none.
 
-    What a run is told is `message`, or its name, and `data`. A report of each run goes to `notifyWebhook`, or
-    to the webhook in the variable DISCORD_WEBHOOK_NAME of this server for the `notifyChannel` name.
+    A run sends `message`, or else the name, and `data`. A report of each run goes to `notifyWebhook` or
+    `notifyChannel`: the webhook in the variable DISCORD_WEBHOOK_NAME, a receiver of the hub by its name, or a
+    channel of its bot by its ID.
     """
 
     id: str

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from trunkline.auth.principal import Principal
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.clock import new_id
-from trunkline.errors import Forbidden, InvalidParams, TaskNotFound
+from trunkline.errors import Forbidden, InvalidParams, Refused, TaskNotFound
 from trunkline.fleet.call import ApiCall
 from trunkline.fleet.inbox import AnswerForm, AnswerTaken, Inbox, InboxItem
 from trunkline.fleet.notify.channel import Channel
@@ -124,7 +124,8 @@ class ChannelHub:
         await self._notice_store.add_call(tenant, task_id, receiver.name, self.now_ms())
         try:
             (opened,) = await self._dispatcher.dispatch(order, task_id=task_id)
-        except BaseException:
+        except Refused:
+            # After any other error the task may exist; the sweep removes what waits for none.
             await self._notice_store.forget_call(tenant, task_id)
             raise
         found = opened.feed.state.task_id
@@ -138,7 +139,8 @@ class ChannelHub:
 
     def _find(self, message_id: str) -> Key | None:
         for (tenant, doc_id), notice in self._notice_store.notices:
-            if notice_id(tenant, doc_id, notice, self.receiver.name) == message_id:
+            # Alerts and results are notices too, and nobody answers them.
+            if notice.question and notice_id(tenant, doc_id, notice, self.receiver.name) == message_id:
                 return tenant, doc_id
         return None
 

@@ -31,6 +31,7 @@ from trunkline.fleet.notify.notice import CHAT, ChannelMessage
 from trunkline.net.egress import target
 from trunkline.net.fetch import FullResponse
 from trunkline.wire.decode import DECODE_ERRORS
+from trunkline.wire.question import QUESTION_CLOSED
 
 log = logging.getLogger("trunkline.fleet")
 _TOLERANCE_S = 300
@@ -245,10 +246,9 @@ class DiscordChannel(EditableChannel):
             if came.type == _COMMAND:
                 return await self._call(came, hub)
             return await self._answer_question(came, hub)
-        except TaskNotFound:
-            return _said(_CLOSED)
         except Refused as refused:
-            return _said(_CLOSED if "conflict" in refused.details else refused.message)
+            is_closed = refused.details.get("conflict") == QUESTION_CLOSED
+            return _said(_CLOSED if is_closed or isinstance(refused, TaskNotFound) else refused.message)
 
     async def _call(self, came: _Interaction, hub: ChannelHub) -> dict[str, Any]:
         own = [hub.of(name) for name, one in self._own_channels(hub) if one.place == came.channel_id]
