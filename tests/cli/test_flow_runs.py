@@ -130,3 +130,20 @@ def test_delegates_of_the_operator_execute_delegations(
     monkeypatch.setenv("TRUNKLINE_FLOW_DELEGATES", "sdk=run_delegates:gone")
     code, _, error = trunkline(*words)
     assert code == 2 and "flow_delegates: sdk=run_delegates:gone: AttributeError" in error
+
+
+def test_late_duplicate_of_an_earlier_round_is_refused(trunkline: Run) -> None:
+    loop = [("__start__", "start"), ("start", "implement"), ("implement", "enough")]
+    cases = [{"when": ".n == 2", "target": "end"}]
+    enough = {"id": "enough", "type": "switch", "config": {"cases": cases, "default": "implement"}}
+    edges = [{"source": source, "target": target} for source, target in loop]
+    file = written(workflow(DELEGATE, enough, edges=edges))
+    given = ("--id", "h1", "--input", '{"task": "t"}', "--mode", "host_mediated", "--json", *STORE)
+    first = told(trunkline("flow", "run", file, *given))
+    submit = ("flow", "submit", "h1", "implement", "--correlation", "h1:delegate:implement", *STORE)
+    second = told(trunkline(*submit, "--result", '{"n": 1}', "--json"))
+    for late in ((), ("--activity", first["activity_id"])):
+        code, _, error = trunkline(*submit, "--result", '{"n": 1}', *late)
+        assert code == 2 and "ACTIVITY_SUBMIT_NOT_AWAITING" in error
+    right = ("--result", '{"n": 2}', "--activity", second["activity_id"])
+    assert told(trunkline(*submit, *right, "--json"))["result"] == {"task": "t", "n": 2}

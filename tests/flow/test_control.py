@@ -11,7 +11,19 @@ from msgspec import convert
 
 from tests.flow import vectors
 from tests.flow.conftest import KEY
-from tests.flow.surfaces import ASK, PARKING, SIGNAL, SURFACES, TOOL, Call, control, snake, surface, workflow
+from tests.flow.surfaces import (
+    ASK,
+    DELEGATE,
+    PARKING,
+    SIGNAL,
+    SURFACES,
+    TOOL,
+    Call,
+    control,
+    snake,
+    surface,
+    workflow,
+)
 from tests.harness import ServerProcess
 from trunkline.auth.references import KeyReference, Secrets
 from trunkline.errors import FlowRefused, InvalidParams
@@ -217,3 +229,56 @@ async def test_answer_over_a2a_that_breaks_the_state_schema_is_refused() -> None
             await flows.runner.say(feed, Message("m1", role=Role.USER, parts=(Part(data=TWICE),)))
         await flows.runner.say(feed, Message("m2", role=Role.USER, parts=(Part(data=ONCE),)))
         assert (await handle.wait()).final_state == ONCE
+
+
+LOOP: dict[str, Any] = {
+    "edges": [
+        {"source": source, "target": target}
+        for source, target in (("__start__", "start"), ("start", "implement"), ("implement", "enough"))
+    ]
+}
+ENOUGH = {
+    "id": "enough",
+    "type": "switch",
+    "config": {"cases": [{"when": ".n == 2", "target": "end"}], "default": "implement"},
+}
+
+
+@pytest.mark.parametrize("name", SURFACES)
+async def test_late_duplicate_of_an_earlier_round_is_refused_on_every_surface(name: str) -> None:
+    document = workflow(DELEGATE, ENOUGH, **LOOP)
+    async with LocalFlows(limits=PARKING) as flows, surface(name, flows) as call:
+        start = {"definition": document, "input": {"task": "t"}, "execution_id": "e"}
+        _, first = await call("start", {**start, "activity_execution_mode": "host_mediated"})
+        given = {**start, "node_id": "implement"}
+
+        def outcome(n: int) -> dict[str, Any]:
+            told = {"ok": True, "result": {"n": n}, "delegate_correlation_id": "e:delegate:implement"}
+            return {"outcome": told}
+
+        _, second = await call("submit_activity", {**given, **outcome(1)})
+        assert (second["status"], second["activity_id"] == first["activity_id"]) == (
+            "awaiting_activity",
+            False,
+        )
+        for late in ({}, {"activity_id": first["activity_id"]}):
+            code, _ = await call("submit_activity", {**given, **outcome(1), **late})
+            assert code == "ACTIVITY_SUBMIT_NOT_AWAITING"
+        _, status = await call("status", {"execution_id": "e"})
+        assert (status["phase"], status["activity_id"]) == ("awaiting_activity", second["activity_id"])
+        right = {**given, **outcome(2), "activity_id": second["activity_id"]}
+        assert (await call("submit_activity", right))[1]["final_state"] == {"task": "t", "n": 2}
+
+
+@pytest.mark.parametrize("name", SURFACES)
+async def test_delegated_result_that_breaks_the_state_schema_is_refused_and_stays_open(name: str) -> None:
+    document = workflow(DELEGATE, **COUNTED)
+    async with LocalFlows(limits=PARKING) as flows, surface(name, flows) as call:
+        start = {"definition": document, "input": {}, "execution_id": "e"}
+        await call("start", {**start, "activity_execution_mode": "host_mediated"})
+        told = {"ok": True, "delegate_correlation_id": "e:delegate:implement"}
+        given = {**start, "node_id": "implement"}
+        refused, _ = await call("submit_activity", {**given, "outcome": {**told, "result": TWICE}})
+        assert refused == "SUBMIT_VALIDATION_ERROR"
+        _, ended = await call("submit_activity", {**given, "outcome": {**told, "result": ONCE}})
+        assert (ended["status"], ended["final_state"]) == ("completed", ONCE)
