@@ -206,3 +206,20 @@ def test_modules_of_steps_and_delegates_exist(workspace: Path) -> None:
     (found,) = check(str(workspace))
     assert found.startswith("hub.yaml, line 2: ")
     assert "flow_delegates" in found and "'odd' is not PROTOCOL=module:object" in found
+
+
+def test_cooldown_is_for_a_skill_of_its_agent(workspace: Path) -> None:
+    (workspace / "agents.d").mkdir()
+    entry = "name: painter\nimport: painters:agent\ncooldown:\n  paint: 1h\n  nope: 1h\n"
+    (workspace / "agents.d/painter.yaml").write_text(entry)
+    assert check(str(workspace)) == [
+        "agents.d/painter.yaml, line 5: painter: cooldown: it has no skill 'nope'"
+    ]
+
+
+def test_agent_with_a_mistake_is_not_reported_as_missing_too(workspace: Path) -> None:
+    schedule(workspace, skill="nope", targets="[broken]")
+    (workspace / "agents.d").mkdir()
+    (workspace / "agents.d/broken.yaml").write_text("name: broken\nurl: 5\n")
+    found = [one for one in check(str(workspace)) if not one.startswith(UNCERTAIN)]
+    assert found == ["broken: agents.d/broken.yaml, line 2: url: expected string, got integer"]

@@ -58,10 +58,15 @@ def check(folder: str) -> list[str]:
     unread: list[CeremonyFault] = []
     wrong += _faults(workspace, files, unread)
     entries = [*catalogue.entries().values()]
-    sound = Fleet(workspace, tuple(one for one in entries if not one.fault))
+    fleet = Fleet(workspace, entries)
     wrong += [fault.reason for fault in unread]
-    wrong += [*_check_hub(workspace, hub, sound), *_check_schedules(workspace, sound, channels)]
-    wrong += [*_check_imports(sound), *_check_models(sound), *_check_workflows(sound)]
+    wrong += [*_check_hub(workspace, hub, fleet), *_check_schedules(workspace, fleet, channels)]
+    wrong += [
+        *_check_cooldowns(fleet),
+        *_check_imports(fleet),
+        *_check_models(fleet),
+        *_check_workflows(fleet),
+    ]
     # An entry that is named by its place is not named twice: its fault begins with that.
     wrong += [
         entry.fault
@@ -95,11 +100,12 @@ def _named(workspace: Path, error: Misuse) -> str:
 
 
 class Fleet:
-    """The entries without a fault: where each one is written, and which skills its agent has."""
+    """The entries of a workspace: where each one is written, and which skills its agent has."""
 
     def __init__(self, workspace: Path, entries: Sequence[Entry]) -> None:
         self.workspace = workspace
         self.entries = entries
+        self.sound = [one for one in entries if not one.fault]
         self.positions = entry_positions(workspace)
         self._mocked = _mocked_skills(workspace)
 
@@ -118,13 +124,19 @@ class Fleet:
         The answer is a warning if an agent may have it by its card, which a check does not fetch.
         """
         agents = [one for one in self.entries if one.serves(tenant) and (not among or one.name in among)]
-        if any(skill in self._skills(one) for one in agents):
+        unknown = self.without_skill(agents, skill)
+        if unknown is None:
             return ""
-        unknown = [one.name for one in agents if not self._is_whole(one)]
         if unknown:
             return f"{UNCERTAIN}no agent is known to have the skill {skill!r}; ask {', '.join(unknown)}"
         names = f" of {', '.join(among)}" if among else ""
         return f"no agent{names} has the skill {skill!r}"
+
+    def without_skill(self, agents: Sequence[Entry], skill: str) -> list[str] | None:
+        """Return the agents that may have a skill by their card, or None if an agent is known to have it."""
+        if any(skill in self._skills(one) for one in agents):
+            return None
+        return [one.name for one in agents if not self._is_whole(one)]
 
     def _skills(self, entry: Entry) -> frozenset[str]:
         """Return the skills of an agent as far as files name them."""
@@ -139,6 +151,8 @@ class Fleet:
 
     def _is_whole(self, entry: Entry) -> bool:
         """Return whether an agent has no other skills than those that files name."""
+        if entry.fault:
+            return False
         if entry.imported:
             source = self._source(entry)
             return source is not None and source.skills is not None
@@ -237,9 +251,17 @@ def _schedule_findings(
             yield "notifyChannel", why
 
 
+def _check_cooldowns(fleet: Fleet) -> Iterator[str]:
+    """Yield the cooldowns for skills that their agents do not have."""
+    for entry in fleet.sound:
+        for skill in entry.cooldown_s:
+            if fleet.without_skill([entry], skill) == []:
+                yield f"{fleet.place(entry, f'cooldown.{skill}')}: cooldown: it has no skill {skill!r}"
+
+
 def _check_imports(fleet: Fleet) -> Iterator[str]:
     """Yield the entries whose module or agent does not exist. An import would start something."""
-    for entry in [one for one in fleet.entries if one.imported]:
+    for entry in [one for one in fleet.sound if one.imported]:
         module, _, attribute = entry.imported.partition(":")
         if why := _missing_object(fleet.workspace, module, attribute):
             yield f"{fleet.place(entry, 'import')}: {why}"
@@ -247,7 +269,7 @@ def _check_imports(fleet: Fleet) -> Iterator[str]:
 
 def _check_models(fleet: Fleet) -> Iterator[str]:
     """Yield the entries whose model has no provider here."""
-    entries = [(one, one.model) for one in fleet.entries if one.model is not None]
+    entries = [(one, one.model) for one in fleet.sound if one.model is not None]
     if not entries:
         return
     try:
@@ -269,7 +291,7 @@ def _check_models(fleet: Fleet) -> Iterator[str]:
 
 def _check_workflows(fleet: Fleet) -> Iterator[str]:
     """Yield the mistakes in workflows, in entries that name them, and what they need and nobody provides."""
-    named = {one.workflow: one for one in fleet.entries if is_path(one.workflow)}
+    named = {one.workflow: one for one in fleet.sound if is_path(one.workflow)}
     if not named and not (fleet.workspace / "workflows").is_dir():
         return
     try:
