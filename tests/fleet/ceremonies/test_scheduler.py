@@ -314,6 +314,32 @@ def test_run_that_is_refused_for_a_day_is_missed() -> None:
     alone(work, ceremony(schedule="1 8 15 1 *", targets=["writer", "reader"]))
 
 
+def test_run_is_not_missed_whose_task_was_opened_before_a_crash() -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        stage.refusal = PASSING[0]
+        await hours.pass_to(MINUTE, stage)
+        stage.refusal = None
+        change = stage.scheduler._change_run  # pyright: ignore[reportPrivateUsage]
+
+        async def die(*given: Any, **named: Any) -> Any:
+            raise Killed
+
+        stage.scheduler._change_run = die  # pyright: ignore[reportPrivateUsage]
+        with contextlib.suppress(BaseExceptionGroup, Killed):
+            await hours.pass_to(MINUTE + 2000, stage)
+        stage.scheduler._change_run = change  # pyright: ignore[reportPrivateUsage]
+        assert set(await stage.opened()) == {planned_task(1)}
+        rest = Stage(stage.store, *stage.ceremonies.values())
+        await hours.pass_to(3 * MINUTE, rest)
+        await rest.end(planned_task(1))
+        await hours.pass_to(3 * MINUTE + 2000, rest)
+        assert [row["taskId"] for row in await rest.rows("ended")] == [planned_task(1)]
+        assert await rest.rows("missed") == []
+
+    alone(work, ceremony(misfire="skip", schedule="1 * * * *"))
+
+
 def test_draining_hub_plans_nothing_and_the_next_one_does_it() -> None:
     async def work(hours: Hours, stage: Stage) -> None:
         await hours.pass_to(1, stage)
@@ -441,6 +467,25 @@ def test_replaced_file_keeps_overlap_history_and_run_times() -> None:
         assert [row["taskId"] for row in await stage.rows("ended")] == [planned_task(1)]
 
     alone(work, filed())
+
+
+def test_journal_that_a_newer_version_wrote_keeps_its_open_run() -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        await hours.pass_to(MINUTE, stage)
+        (doc,) = await stage.store.docs.list("north", KIND)
+        newer = doc.body.replace(b'"skill"', b'"novel":1,"skill"')
+        assert newer != doc.body
+        await stage.store.docs.put("north", KIND, doc.id, newer, doc.rev)
+        assert await stage.open_runs() == [planned_task(1)]
+        await stage.end(planned_task(1))
+        await hours.pass_to(MINUTE + 2000, stage)
+        (ended,) = await stage.rows("ended")
+        assert ended["status"] == "success"
+        await hours.pass_to(2 * MINUTE, stage)
+        assert set(await stage.opened()) == {planned_task(1), planned_task(2)}
+
+    alone(work, ceremony())
 
 
 def test_queued_run_of_a_removed_schedule_is_reported_as_skipped() -> None:
@@ -643,6 +688,41 @@ def test_nothing_is_lost_or_doubled_by_a_crash_at_any_step() -> None:
             break
         dies_at += 1
     assert dies_at > 40
+
+
+def test_run_of_a_removed_schedule_ends_whenever_the_process_dies() -> None:
+    """The process dies before and after each of its calls; the next one has no such schedule at all."""
+
+    async def life(hours: Hours, dies_at: int) -> bool:
+        first = Stage(hours.store, filed(timeoutMs=10_000))
+        first.dies_at = dies_at
+        with contextlib.suppress(BaseExceptionGroup, Killed):
+            await hours.pass_to(1, first)
+            await hours.pass_to(MINUTE, first)
+            first.ceremonies.clear()
+            for seconds in (5, 10, 12, 70):
+                await hours.pass_to(MINUTE + seconds * 1000, first)
+        rest = Stage(hours.store)
+        await rest.scheduler._find_gone()  # pyright: ignore[reportPrivateUsage]
+        for seconds in (71, 73, 140, 142):
+            await hours.pass_to(MINUTE + seconds * 1000, rest)
+        ended, skipped = await rest.rows("ended"), await rest.rows("skipped")
+        assert await rest.open_runs() == [], dies_at
+        assert len(ended) == len(await rest.opened()), dies_at
+        assert {one["status"] for one in ended} <= {"timeout"} and len(ended) + len(skipped) <= 1
+        return first.steps < dies_at
+
+    dies_at = 1
+    while True:
+        replicas = Replicas("memory:")
+
+        async def main(store: Store, replicas: Replicas = replicas, dies_at: int = dies_at) -> bool:
+            return await life(Hours(replicas, store), dies_at)
+
+        if replicas.run(main):
+            break
+        dies_at += 1
+    assert dies_at > 30
 
 
 def test_two_replicas_fire_once(replicas: Replicas) -> None:

@@ -204,7 +204,7 @@ class CeremonyApi:
     async def runs(self, call: ApiCall, asked: RunQuery) -> ApiPage:
         """Return a page of the runs of a ceremony, newest first, also for a day after it was removed."""
         journal = await self._scheduler.journals.read(call.tenant, subject(call.id))
-        one = self._own(call, progress_of(journal).ceremony)
+        one = self._own(call, progress_of(journal).latest)
         rows = [row.about for row in journal.rows if row.kind == ENDED]
         if asked.skipped:
             kinds = {SKIPPED, MISSED}

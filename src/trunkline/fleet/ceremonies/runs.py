@@ -27,6 +27,7 @@ ENDED, OPENED, SKIPPED, MISSED, TIMEOUT = "ended", "opened", "skipped", "missed"
 _GONE = "unknown"
 _BAD = frozenset({TaskState.FAILED, TaskState.REJECTED})
 Heads = Mapping[str, Head | None]
+_NONE = Raw(b"null")
 
 
 class CeremonyRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -70,7 +71,8 @@ class CeremonyReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Progress of a schedule: the last run time that was judged, by which `mark`, and the open runs.
 
-    `ceremony` is the schedule of the latest run. Its open runs are followed by it once it was removed.
+    `ceremony` is the schedule of the latest run, by which open runs are followed once it was removed. A newer
+    version may have written it, which must not make the rest unreadable.
     """
 
     cursor: int = 0
@@ -78,7 +80,15 @@ class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
     since: int = 0
     open: tuple[CeremonyRun, ...] = ()
     reports: tuple[CeremonyReport, ...] = ()
-    ceremony: Ceremony | None = None
+    ceremony: Raw = _NONE
+
+    @property
+    def latest(self) -> Ceremony | None:
+        """The schedule of the latest run; None if there was none, or if this version cannot read it."""
+        try:
+            return msgspec.json.decode(self.ceremony, type=Ceremony | None)
+        except msgspec.ValidationError:
+            return None
 
 
 def progress_of(journal: Journal) -> Progress:
@@ -144,7 +154,8 @@ def plan(
 def with_runs(one: Ceremony, known: Progress, runs: Sequence[CeremonyRun]) -> Progress:
     """Return a progress with these open runs, and with what follows them if the schedule goes away."""
     form = replace(one.form, message="", data=UNSET, description="")
-    return replace(known, open=tuple(runs), ceremony=replace(one, form=form) if runs else known.ceremony)
+    latest = Raw(msgspec.json.encode(replace(one, form=form))) if runs else known.ceremony
+    return replace(known, open=tuple(runs), ceremony=latest)
 
 
 def without_misfires(one: Ceremony, known: Progress, now: int) -> tuple[Progress, list[JournalRow]]:
@@ -167,6 +178,19 @@ def without_misfires(one: Ceremony, known: Progress, now: int) -> tuple[Progress
             about = {"count": 1, "since": timestamp(run.planned), "runId": run.id, "reason": run.error}
             rows.append(JournalRow(now, MISSED, about))
     return (replace(known, open=tuple(left)) if tuple(left) != known.open else known), rows
+
+
+def with_opened(known: Progress, heads: Mapping[str, Heads], now: int) -> tuple[Progress, list[JournalRow]]:
+    """Mark the runs as opened that have a task, which a crash may have kept from being recorded."""
+    runs: list[CeremonyRun] = []
+    rows: list[JournalRow] = []
+    for run in known.open:
+        if not run.opened and any([head is not None for head in heads.get(run.id, {}).values()]):
+            runs.append(replace(run, opened=now))
+            rows.append(JournalRow(now, OPENED, {"runId": run.id, "taskId": run.first_task}))
+        else:
+            runs.append(run)
+    return replace(known, open=tuple(runs)), rows
 
 
 def without_unopened(known: Progress, now: int) -> tuple[Progress, list[JournalRow]]:

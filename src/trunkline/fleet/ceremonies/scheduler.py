@@ -34,6 +34,7 @@ from trunkline.fleet.ceremonies.runs import (
     to_open,
     to_stop,
     updated_run,
+    with_opened,
     without_misfires,
     without_unopened,
 )
@@ -176,8 +177,8 @@ class Scheduler:
                 if (key := (tenant, name.partition(":")[2])) in known:
                     continue
                 progress = progress_of(await self.journals.read(tenant, name))
-                is_file = progress.ceremony is not None and progress.ceremony.owner == "file"
-                if not (is_file and self._store.shared):
+                latest = progress.latest
+                if not (latest is not None and latest.owner == "file" and self._store.shared):
                     self._gone[key] = now
                 elif progress.open or progress.reports:
                     # Another replica may still have the file.
@@ -239,7 +240,7 @@ class Scheduler:
     async def _plan(self, one: Ceremony, now: int) -> Progress:
         """Record the runs that have ended, and those that begin."""
         before = progress_of(await self.journals.read(one.tenant, subject(one.id)))
-        heads = await self._heads_of(one, before)
+        heads = {run.id: await self.heads(one, run) for run in before.open if run.opened or run.refused}
         targets = self.targets(one)
         is_here = self._is_here(one, targets)
         mark, loaded = self._loaded.get(one.key, ("", now))
@@ -249,13 +250,14 @@ class Scheduler:
 
         def revise(journal: Journal) -> Journal | None:
             known = progress_of(journal)
-            planned, rows = _without_ended(one, known, heads, now, tells=self._tell is not None)
+            opened, rows = with_opened(known, heads, now)
+            planned, ended = _without_ended(one, opened, heads, now, tells=self._tell is not None)
             planned, late = without_misfires(one, planned, now)
             further: list[JournalRow] = []
             is_left = not is_here and self._is_left(one, next(one.schedule.after(known.cursor), 0), now)
             if not is_left and not self._is_draining():
                 planned, further = plan(one, planned, now, targets, opened_in(journal), loaded=loaded)
-            return None if planned == known else journal_with(journal, planned, [*rows, *late, *further])
+            return None if planned == known else journal_with(journal, planned, rows + ended + late + further)
 
         return progress_of(await self.journals.change(one.tenant, subject(one.id), revise))
 
@@ -275,7 +277,7 @@ class Scheduler:
         history is deleted a day later.
         """
         journal = await self.journals.read(key[0], subject(key[1]))
-        one = progress_of(journal).ceremony
+        one = progress_of(journal).latest
         gone_at = self._gone.get(key, now)
         is_removed = now - gone_at >= GRACE_MS
         if one is not None:
@@ -295,11 +297,13 @@ class Scheduler:
 
     async def _wind_down_runs(self, one: Ceremony, now: int, *, is_removed: bool) -> Journal:
         before = progress_of(await self.journals.read(one.tenant, subject(one.id)))
-        heads = await self._heads_of(one, before)
+        heads = {run.id: await self.heads(one, run) for run in before.open}
 
         def revise(journal: Journal) -> Journal | None:
             known = progress_of(journal)
-            left, rows = _without_ended(one, known, heads, now, tells=self._tell is not None)
+            opened, rows = with_opened(known, heads, now)
+            left, ended = _without_ended(one, opened, heads, now, tells=self._tell is not None)
+            rows += ended
             if is_removed and one.key not in self._ceremonies():
                 left, dropped = without_unopened(left, now)
                 rows += dropped
@@ -310,10 +314,6 @@ class Scheduler:
     def _is_here(self, one: Ceremony, targets: Sequence[str]) -> bool:
         """Return whether this hub knows one of the agents that a run concerns."""
         return any([self._knows(one.tenant, name) for name in targets])
-
-    async def _heads_of(self, one: Ceremony, progress: Progress) -> dict[str, Heads]:
-        """Return the heads of the tasks of the runs that were opened, by the ids of the runs."""
-        return {run.id: await self.heads(one, run) for run in progress.open if run.opened}
 
     def _is_left(self, one: Ceremony, planned: int, now: int) -> bool:
         """Return whether a run is left to hubs that know its agents."""
@@ -339,7 +339,8 @@ class Scheduler:
         """
         journal = await self.journals.read(made.tenant, subject(made.id))
         before = progress_of(journal)
-        if before.ceremony is None or before.ceremony.form.created_by == made.form.created_by:
+        latest = before.latest
+        if latest is None or latest.form.created_by == made.form.created_by:
             return before
         if before.open:
             raise taken(made.id)
