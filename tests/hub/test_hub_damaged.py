@@ -18,6 +18,7 @@ from tests.flow.surfaces import workflow
 from trunkline.gateway.documents import DOCUMENT_KINDS
 from trunkline.hub.hub import Hub
 from trunkline.hub.workspace import STORE
+from trunkline.store.url import store_from_url
 
 OPERATOR = (b"x-api-key", b"operators-key-1")
 AGENTS = "agents:\n  - {name: local, import: 'damaged_agent:agent', tenants: all}\n"
@@ -263,3 +264,31 @@ def test_outcomes_are_counted_once_when_the_place_in_the_log_is_lost(desk: Desk,
     desk.execute("UPDATE docs SET body = ?, rev = rev + 1 WHERE kind = 'tail-cursor'", body)
     desk.run(count)
     assert totals == [totals[0] + n for n in (0, 1, 1, 2)]
+
+
+def test_hub_on_postgresql_starts_with_a_damaged_document_of_every_kind(
+    first: Desk, tmp_path: Path, postgres_url: str
+) -> None:
+    for name in ("agents.yaml", "damaged_agent.py"):
+        shutil.copy(first.folder / name, tmp_path)
+    (tmp_path / "hub.yaml").write_text(f"settings: {{store: '{postgres_url}'}}\n")
+
+    async def fill() -> None:
+        store = store_from_url(postgres_url)
+        await store.open()
+        for kind in DOCUMENT_KINDS:
+            tenant, doc_id = ("default", "ring") if kind == "signing-key" else ("acme", "x")
+            await store.docs.put(tenant, kind, doc_id, DAMAGE, 0)
+        await store.close()
+
+    async def work(said: Said, _: Hub) -> None:
+        made = await said("POST", "/admin/tenants", name="open")
+        order = {"agent": "local", "skill": "answer", "message": "go", "wait": 30}
+        done = await said("POST", "/api/dispatch", (b"x-api-key", made["token"].encode()), **order)
+        assert done["tasks"][0]["state"] == "completed"
+        listed = {one["kind"] for one in (await said("GET", "/admin/documents"))["documents"]}
+        # What grants nothing and is written all the time may have been replaced already.
+        assert listed >= {"api-key", "tenant", "signing-key", "catalogue", "ceremony", "workflow"}
+
+    asyncio.run(fill())
+    Desk(tmp_path).run(work)
