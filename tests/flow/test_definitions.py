@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.flow.documents import flow_document, tool
@@ -12,7 +13,7 @@ from tests.flow.workbench import CALLER, seed
 from trunkline.clock import now_ms
 from trunkline.errors import FlowRefused
 from trunkline.flow.assembly import AGENT
-from trunkline.flow.definition.document import WORKFLOW_KIND
+from trunkline.flow.definition.document import WORKFLOW_ID_KIND, WORKFLOW_KIND
 from trunkline.flow.definitions import PLACE, STEP
 from trunkline.flow.engine import executor, rows
 from trunkline.flow.engine.run_messages import RunOrder, run_task_id
@@ -131,3 +132,25 @@ async def test_a_run_that_a_newer_version_has_begun_is_left_to_processes_that_ca
         monkeypatch.setattr(executor, "VERSION", rows.VERSION + 1)
         async with LocalFlows(flow_store) as flows:
             assert (await flows.handle("rows").wait()).status == "completed"
+
+
+async def test_damaged_definition_is_refused_until_it_is_registered_again(flow_store: str) -> None:
+    async with LocalFlows(flow_store) as flows:
+        definitions, docs = flows.engine.definitions, flows.store.docs
+        loaded = definitions.read(_named("kept", tool("work")))
+        hash = loaded.definition.hash
+        await definitions.register("acme", "kept", loaded)
+        # Whole JSON of another definition, under the hash of this one.
+        other = msgspec.json.encode(_named("other", tool("work")))
+        for rev, body in ((1, b"{"), (2, other)):
+            await docs.put("acme", WORKFLOW_KIND, hash, body, rev)
+            with pytest.raises(
+                FlowRefused, match=f"document '{hash}' of kind workflow is damaged"
+            ) as refused:
+                await definitions.registered("acme", "kept")
+            assert refused.value.code == "INTERNAL_ERROR"
+        await definitions.keep("acme", loaded)
+        assert (await definitions.registered("acme", "kept")).definition.name == "kept"
+        await docs.put("acme", WORKFLOW_ID_KIND, "kept", b"\xff", 1)
+        with pytest.raises(FlowRefused, match="document 'kept' of kind workflow.id is damaged"):
+            await definitions.registered("acme", "kept")

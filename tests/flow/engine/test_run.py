@@ -543,7 +543,7 @@ async def test_what_a_run_walked_with_is_free_when_it_ends(
     assert held == 0
 
 
-@pytest.mark.parametrize("moment", [{"duration_ms": 10**30}, {"duration": "999999999999999h"}])
+@pytest.mark.parametrize("moment", [{"duration_ms": 2**53}, {"duration": "999999999999999h"}])
 async def test_a_wait_of_any_length_is_parked(moment: dict[str, Any]) -> None:
     wait = {"id": "w", "type": "wait", "config": {"kind": "duration", **moment}}
     async with LocalFlows(limits=Limits(park_after_s=0.02, cancel_s=0.5)) as flows:

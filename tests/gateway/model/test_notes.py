@@ -125,3 +125,17 @@ def test_a_search_counts_words_and_age() -> None:
         wanted = ["new", "old"] if "green" in query else []
         assert [one.id for one in search(known, query, plain, now)] == wanted, query
     assert listed([]) == "There are none."
+
+
+def test_damaged_notes_are_neither_shown_nor_replaced() -> None:
+    async def case(store: SqliteStore) -> None:
+        await store.docs.put("t", NOTES.name, "a", b"[{", 0)
+        book = NoteBook(store.docs, NOTES)
+        with pytest.raises(Misuse, match="document 'a' of kind model.notes is damaged"):
+            await book.read("t", "a")
+        with pytest.raises(Misuse, match="is damaged"):
+            await book.add("t", "a", Note("0", "x", 1))
+        assert (await store.docs.get("t", NOTES.name, "a")).body == b"[{"
+        await book.add("t", "b", Note("0", "x", 1))
+
+    run(case)
