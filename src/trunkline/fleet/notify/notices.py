@@ -70,7 +70,7 @@ class NoticeStore:
         return [(key, found.value) for key, found in self.mirror.documents.items()]
 
     async def take(self, page: Sequence[TailAppend]) -> list[Key]:
-        """The tasks of a page that ask something, or have asked what there is a notice of."""
+        """Return the tasks of a page whose notice may have to be made, changed or removed."""
         await self.mirror.refresh()
         found: dict[Key, None] = {}
         for append in page:
@@ -88,7 +88,7 @@ class NoticeStore:
         return list(found)
 
     async def settle(self, batch: bytes, number: int) -> None:
-        """Have a notice of each of these tasks that asks something, and none of the others."""
+        """Bring the notices of these tasks up to date."""
         del number
         await self.mirror.refresh()
         for tenant, doc_id in _decode(batch):
@@ -98,7 +98,7 @@ class NoticeStore:
                 await self.look(tenant, doc_id)
 
     async def look(self, tenant: str, task_id: str) -> State | None:
-        """Have a notice of a task if it asks something, else none; gives what it asks."""
+        """Make or remove the notice of a task; return the state of the task if it asks something."""
         try:
             state = await self._asking(tenant, task_id)
         except StoreError as error:
@@ -129,7 +129,7 @@ class NoticeStore:
         await self.change(tenant, doc_id, lambda known: made if known is None else None)
 
     async def add_call(self, tenant: str, task_id: str, receiver: str, now: int) -> None:
-        """Have a notice that waits for the end of a task, for the channel that requests it."""
+        """Add a notice that waits for the end of a task, for the channel that requests it."""
         made = Notice(at=now, call=receiver)
         await self.change(tenant, _CALL + task_id, lambda known: made if known is None else None)
 

@@ -1,4 +1,4 @@
-"""Tells receivers what is due: one attempt at a time for each, by one of the processes that share a store."""
+"""Sends due notices: one attempt at a time for each, by one of the processes that share a store."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SWEEP_S = 3600.0
 
 
 class NoticeSender:
-    """Goes through the notices whenever one is due; `channels` are the ways to the receivers, by name."""
+    """Sends each notice when it is due; `channels` are those of the receivers, by name."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class NoticeSender:
         now_ms: Callable[[], int],
         closed: Container[str] = (),
     ) -> None:
-        """Take the tenants that are closed: of them nobody is told anything."""
+        """Take the tenants that are closed: nothing is sent about them."""
         self._notice_store = notice_store
         self._inbox = inbox
         self._receivers = receivers
@@ -201,7 +201,7 @@ class NoticeSender:
             return type(error).__name__
 
     async def _text(self, tenant: str, doc_id: str, receiver: NoticeReceiver) -> ChannelMessage | None:
-        """The text of a notice; None if its question is closed meanwhile, of which its store hears too."""
+        """Return the message of a notice; None if its question was closed or its task was deleted."""
         known = self._notice_store.mirror.documents.get((tenant, doc_id))
         if known is None:
             return None

@@ -66,7 +66,7 @@ TASK_UPDATES: DocumentKind[ShownTask] = DocumentKind(KIND, json_decoder(ShownTas
 
 
 class TaskUpdates:
-    """Looks at the tasks of the tenants that receivers want to hear of; `load` gives one as it stands."""
+    """Shows the tasks of the tenants that receivers want; `load` returns the state of a task."""
 
     def __init__(
         self,

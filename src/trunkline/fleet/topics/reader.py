@@ -50,7 +50,7 @@ class TopicFrame(ApiStruct, frozen=True):
 
 
 class TopicSource(Struct, frozen=True):
-    """Where the events of tasks are, and whose tasks name no agent."""
+    """The log of the tasks, what returns their answers, and the agent of tasks that name none."""
 
     log: Log
     answer_of: AnswerOf

@@ -106,7 +106,7 @@ class TopicApi:
 
     @api_route("GET /bus/history", AuthScope.ADMIN)
     async def history(self, call: ApiCall, asked: HistoryQuery) -> TopicHistory:
-        """The topics of the tasks of a correlation id."""
+        """Return the topics of the tasks with a correlation ID."""
         async with self._reading.of(call.tenant):
             found, is_all = await self._belonging(call.tenant, asked.correlation_id)
             reader = TopicReader(self._source, call.tenant, (REST,))
@@ -144,7 +144,7 @@ class TopicApi:
         return sorted(found), is_all
 
     async def _read_correlation(self, tenant: str, task_id: str) -> str:
-        """The correlation id of a task; empty if there is no such task, or its beginning cannot be read."""
+        """Return the correlation ID of a task; empty if the task does not exist or cannot be read."""
         try:
             first = await self._log.read(tenant, task_id, 0, 1)
         except StoreError as error:
