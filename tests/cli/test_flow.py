@@ -152,3 +152,8 @@ def test_agents_and_settings_of_a_hub_count(trunkline: Run, tmp_path: Path) -> N
     put = written(line(ask, node("step", "put", handler="my_steps:put")))
     code, _, told = trunkline("flow", "validate", put, "--hub", str(hub))
     assert (code, told) == (0, "")
+    Path("agents.yaml").write_text("of another program")
+    code, _, told = trunkline("flow", "validate", file)
+    assert code == 0 and "nothing is configured for delegations by 'a2a'" in told
+    code, _, told = trunkline("flow", "validate", file, "--hub", "nowhere")
+    assert code == 2 and "it has neither hub.yaml nor agents.yaml" in told

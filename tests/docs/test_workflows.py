@@ -33,6 +33,7 @@ def test_the_page(trunkline: Run, tmp_path: Path) -> None:
     assert (
         valid[2].count("Warning: ") == valid[2].count("nothing is configured for delegations by 'a2a'") == 2
     )
+    (tmp_path / "hub.yaml").touch()
     (tmp_path / "agents.yaml").write_text(
         "agents: [{name: writer, url: http://x}, {name: reviewer, url: http://y}]"
     )

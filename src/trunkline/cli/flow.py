@@ -95,7 +95,7 @@ def validate(
     strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")] = False,
     hub: Annotated[
         str, typer.Option(metavar="DIR", help="Folder of the hub that runs it. Default: this folder.")
-    ] = ".",
+    ] = "",
     as_json: bool,
 ) -> None:
     """Report what is wrong with a definition and what it needs that is not set up here.
@@ -146,8 +146,11 @@ def sign_definition(
 
 def _provision(hub: str) -> Provision:
     """Return what can execute workflows here: the environment, and the files of a hub in this folder."""
-    workspace = Path(hub)
-    if (workspace / HUB).is_file() or (workspace / LIST).is_file():
+    workspace = Path(hub or ".")
+    if hub and not any([(workspace / name).is_file() for name in (HUB, LIST)]):
+        raise Misuse(f"{hub} is not the folder of a hub; it has neither {HUB} nor {LIST}")
+    # Only a folder that was named may lack hub.yaml: a file agents.yaml can belong to any program.
+    if hub or (workspace / HUB).is_file():
         catalogue = Catalogue(lambda: 0)
         CatalogueFiles(workspace, _variable, catalogue.take_files).check()
         names = [one.name for one in catalogue.entries().values() if one.serves(DEFAULT_TENANT)]
