@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import clients, hub, loads, replicas, tenants, webhooks
+from bench import clients, hub, loads, replicas, starving, tenants, webhooks
 from bench.append import append
 from bench.flow import flow
 from bench.scenario import Hold, Scenario, served
@@ -290,6 +290,18 @@ SCENARIOS = (
         tenants.noisy,
         (tenants.NOISE, "trunkline-calm"),
         (Hold(tenants.NOISE, 1.3, "trunkline-calm", at_least=False),),
+    ),
+    Scenario(
+        "starving-tenant",
+        "sends of a tenant beside workflows that use all they may",
+        "ms, p95",
+        starving.starving,
+        (starving.STARVED, "trunkline-calm"),
+        (
+            Hold(starving.STARVED, 3, "trunkline-calm", at_least=False),
+            Hold(starving.STARVED, 128, at_least=False, extra="grown_mib"),
+        ),
+        rounds=3,
     ),
     Scenario(
         "disable",

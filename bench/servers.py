@@ -100,6 +100,7 @@ CONTENDERS = {
                 ("trunkline-tenants", "many tenants"),
                 ("trunkline-tenant", "one tenant"),
                 ("trunkline-noise", "a noisy tenant"),
+                ("trunkline-starved", "a tenant whose workflows use all they may"),
                 ("trunkline-calm", "a quiet tenant alone"),
             )
         ],

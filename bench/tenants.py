@@ -67,15 +67,16 @@ def request(method: str, path: str, port: int, key: str, body: Any = None) -> by
 
 
 @contextmanager
-def _local_hub(contender: Contender) -> Generator[Server]:
-    """A hub that runs the agent of all its tenants itself."""
+def local_hub(contender: Contender) -> Generator[Server]:
+    """Start a hub that runs the agent of all its tenants itself."""
     hub = Server(contender)
     (hub.scratch / "agents.yaml").write_text(LOCAL, encoding="utf-8")
     with hub:
         yield hub
 
 
-async def _tenant(boss: Asker, name: str, **more: Any) -> str:
+async def create_tenant(boss: Asker, name: str, **more: Any) -> str:
+    """Create a tenant with these members; returns its key."""
     status, told = await boss.ask("POST", "/admin/tenants", {"name": name})
     if status == 201 and more:
         status, _ = await boss.ask("PATCH", f"/admin/tenants/{name}", more)
@@ -100,7 +101,7 @@ def crowd(contender: Contender, scale: Scale) -> Sample:
 
 async def _people(hub: Server, url: str, count: int) -> list[str]:
     boss = Asker(hub.endpoint.port, hub.endpoint.key)
-    keys = [await _tenant(boss, f"t{number}") for number in range(count)]
+    keys = [await create_tenant(boss, f"t{number}") for number in range(count)]
     for key in keys:
         own = Asker(hub.endpoint.port, key)
         for place in range(EACH):
@@ -142,14 +143,14 @@ async def _settle(hub: Server, keys: list[str]) -> None:
 
 def noisy(contender: Contender, scale: Scale) -> Sample:
     """Milliseconds of a quiet tenant's sends, p99, while another one asks for ten times what it may."""
-    with _local_hub(contender) as hub:
+    with local_hub(contender) as hub:
         return run(_noisy(hub, scale, loud=contender.name == NOISE))
 
 
 async def _noisy(hub: Server, scale: Scale, *, loud: bool) -> Sample:
     boss = Asker(hub.endpoint.port, hub.endpoint.key)
-    quiet = await _tenant(boss, "quiet")
-    noise = await _tenant(boss, "noisy", quota={"requests_per_minute": QUOTA})
+    quiet = await create_tenant(boss, "quiet")
+    noise = await create_tenant(boss, "noisy", quota={"requests_per_minute": QUOTA})
     told: list[tuple[int, float]] = []
     refused: list[tuple[int, float]] = []
     # Longer than others: of a few hundred sends the slowest hundredth is a matter of luck.
@@ -158,8 +159,8 @@ async def _noisy(hub: Server, scale: Scale, *, loud: bool) -> Sample:
     await _use_up(hub, noise, QUOTA - round(QUOTA / 60 * lasts))
     async with asyncio.TaskGroup() as group:
         if loud:
-            group.create_task(_paced(hub, noise, QUOTA * TIMES / 60, lasts, refused))
-        group.create_task(_paced(hub, quiet, QUIET_S, lasts, told))
+            group.create_task(send_at_rate(hub, noise, QUOTA * TIMES / 60, lasts, refused))
+        group.create_task(send_at_rate(hub, quiet, QUIET_S, lasts, told))
     boss.close()
     counted = told[round(scale.warm * QUIET_S) :]
     bad = sum([status != 200 for status, _ in told])
@@ -179,7 +180,9 @@ async def _use_up(hub: Server, key: str, count: int) -> None:
     asker.close()
 
 
-async def _paced(hub: Server, key: str, each_s: float, lasts: float, told: list[tuple[int, float]]) -> None:
+async def send_at_rate(
+    hub: Server, key: str, each_s: float, lasts: float, told: list[tuple[int, float]]
+) -> None:
     """Send so often in a second, whether or not the earlier ones have been answered."""
     make = Endpoint(hub.endpoint.port, hub.endpoint.path, key).send(ECHO)
     free: list[Asker] = []
@@ -231,13 +234,13 @@ class Listener(asyncio.Protocol):
 
 def disable(contender: Contender, scale: Scale) -> Sample:
     """Milliseconds from the order that disables a tenant to the last byte of its streams."""
-    with _local_hub(contender) as hub:
+    with local_hub(contender) as hub:
         return run(_disable(hub, scale))
 
 
 async def _disable(hub: Server, scale: Scale) -> Sample:
     boss = Asker(hub.endpoint.port, hub.endpoint.key)
-    key = await _tenant(boss, "shut")
+    key = await create_tenant(boss, "shut")
     own = Endpoint(hub.endpoint.port, hub.endpoint.path, key)
     loop = asyncio.get_running_loop()
     # For far longer than anybody waits: only the end of the tenant ends them.

@@ -60,14 +60,14 @@ def test_every_type_of_node_and_every_limit_is_on_the_page() -> None:
     text = (Path(__file__).parents[2] / PAGE).read_text(encoding="utf-8")
     assert [kind for kind in CONFIGS if f"| `{kind}` |" not in text] == []
     limits = FilterLimits()
-    assert f"{limits.deadline_s:g} seconds, {limits.memory >> 20} MiB" in text
+    assert f"{limits.deadline_s:g} seconds of processor time, {limits.memory >> 20} MiB" in text
     assert f"{limits.outputs:,} outputs" in text
     for row in (
         f"| Size of one schema as JSON | {LARGEST_SCHEMA >> 10} KiB |",
         f"| Patterns of one schema | {PATTERNS} |",
         f"| Size of one compiled pattern | {PATTERN_BYTES >> 20} MiB |",
         f"for one text | {BACKTRACKS:,} |",
-        f"check one value | {limits.deadline_s:g} s, {limits.memory >> 20} MiB |",
+        f"check one value | {limits.deadline_s:g} s of processor time, {limits.memory >> 20} MiB |",
         f"| {limits.workers}; after {limits.stuck_s:g} s a request moves to one of {limits.slow_workers} slower",
         f"| {limits.workers - 1} of the {limits.workers}, and {limits.slow_workers - 1} of the {limits.slow_workers}.",
         f"| {limits.patience_s:g} s, then the request fails |",

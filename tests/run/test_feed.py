@@ -13,7 +13,7 @@ from trunkline.log.events import Recorded
 from trunkline.log.fold import State
 from trunkline.run.backlog import pages
 from trunkline.run.executor import Verdict, Work
-from trunkline.run.feed import PAGE, WINDOW, Feed
+from trunkline.run.feed import PAGE, WINDOW, WINDOW_BYTES, Feed
 from trunkline.wire.types import TaskState
 
 POINTS = 60
@@ -118,6 +118,17 @@ def test_events_that_were_pruned_end_the_reader() -> None:
         await store.close()
 
     run(main())
+
+
+def test_the_window_is_bounded_in_bytes() -> None:
+    feed = Feed("t", State("x"))
+    feed.take(0, [ev.Submitted(said(), "c", "o", "n"), *[delta("x")] * 7], 0, 8 * WINDOW_BYTES)
+    assert feed.base == 0, "what the run begins with stays until there is more"
+    for seq in range(8, 100):
+        feed.take(seq, [delta("x")], 0, WINDOW_BYTES // 10)
+        assert len(feed.records) <= 22
+    assert feed.newer(feed.base) == feed.records
+    assert feed.records[-1].seq == feed.state.seq == 100
 
 
 def test_encoded_frames_go_with_the_window() -> None:

@@ -67,6 +67,8 @@ NOT_AWAITING, SUBMIT_INVALID = "ACTIVITY_SUBMIT_NOT_AWAITING", "SUBMIT_VALIDATIO
 RESUME_INVALID, SIGNAL_INVALID = "INVALID_RESUME_PAYLOAD", "SIGNAL_VALIDATION_ERROR"
 NOT_FOUND, SIGNAL_NOT_AWAITING = "EXECUTION_NOT_FOUND", "SIGNAL_NOT_AWAITING"
 LONGEST_ID = 512
+# How many events of a run are read at a time; each may have hundreds of rows.
+ROWS_PAGE = 16
 # The code of an answer with a wrong payload, by the code of one that the run does not await.
 _INVALID = {NOT_AWAITING: SUBMIT_INVALID, SIGNAL_NOT_AWAITING: SIGNAL_INVALID}
 
@@ -462,7 +464,7 @@ class FlowPort:
         if known is not None:
             run = FoundRun(feed, *known)
         else:
-            order, records = order_of(tenant, feed.state), await self._tasks.records(feed)
+            order, records = order_of(tenant, feed.state), await self._first_page(feed)
             hash = _recorded_hash(records) if order is None else order.definition
             loaded = await self.definitions.recorded(tenant, records, hash)
             run = self._new_run(feed, execution_id, loaded, given_to(feed.state.message))
@@ -477,7 +479,18 @@ class FlowPort:
     async def _read_on(self, run: FoundRun) -> None:
         """Take in what the log has grown by."""
         records = run.feed.newer(run.view.seq)
-        run.view.fold(await self._tasks.records(run.feed) if records is None else records)
+        if records is not None:
+            run.view.fold(records)
+            return
+        # A long run has hundreds of thousands of rows, which would keep everybody waiting in one piece.
+        async for page in self._tasks.pages(run.feed, run.view.seq, ROWS_PAGE):
+            run.view.fold(page)
+
+    async def _first_page(self, feed: Feed) -> list[Recorded]:
+        """Return the events that a run begins with; its definition is among them."""
+        if not feed.base:
+            return feed.records
+        return await anext(self._tasks.pages(feed, 0, ROWS_PAGE), list[Recorded]())
 
     async def _rested(self, run: FoundRun, wait_s: float | None) -> RunResult:
         await self._tasks.rest(run.feed, self._wait_s if wait_s is None else wait_s)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from trunkline.run.owner import Owner
 
 WINDOW = 512
+# Size limit of the window by what its events take in the log; in memory they take several times as much.
+WINDOW_BYTES = 512 << 10
+# These events stay, however large: the first ones of a task hold what its run begins with.
+_FEW = 8
 PAGE = 500
 
 
@@ -26,8 +30,8 @@ class Feed:
     """A task's committed state, its newest events, and those who wait for more."""
 
     __slots__ = (
-        "__weakref__", "_broken", "_resters", "_waiters", "base", "callers", "frames", "readers", "records",
-        "runner", "state", "tenant",
+        "__weakref__", "_broken", "_bytes", "_resters", "_waiters", "base", "callers", "frames", "readers",
+        "records", "runner", "state", "tenant",
     )  # fmt: skip
 
     def __init__(self, tenant: str, state: State) -> None:
@@ -35,6 +39,7 @@ class Feed:
         self.state = state
         self.base: int = state.seq
         self.records: list[Recorded] = []
+        self._bytes = 0
         # Encoded frames by dialect and seq, made by one reader for the others.
         self.frames: dict[tuple[object, int], bytes] = {}
         self.readers = 0
@@ -52,6 +57,7 @@ class Feed:
         if state.seq != expected:
             return False
         state.size += size
+        self._bytes += size
         for seq, event in enumerate(events, expected + 1):
             recorded = Recorded(seq, at, event)
             state.apply(recorded)
@@ -66,7 +72,9 @@ class Feed:
             return
         for one in news:
             self.state.apply(one)
-        self.state.size += weight(news)
+        size = weight(news)
+        self.state.size += size
+        self._bytes += size
         self.records += news
         if any(isinstance(one.event, Compacted) for one in news):
             # A range is one record for many seqs, so a place in the window no longer tells the seq.
@@ -75,8 +83,11 @@ class Feed:
         self._wake()
 
     def _wake(self) -> None:
-        if len(self.records) > 2 * WINDOW:
-            self._trim()
+        count = len(self.records)
+        if count > 2 * WINDOW:
+            self._trim(WINDOW)
+        elif self._bytes > 2 * WINDOW_BYTES and count > 2 * _FEW:
+            self._trim(max(_FEW, count * WINDOW_BYTES // self._bytes))
         if self._waiters:
             waiters, self._waiters = self._waiters, []
             _release(waiters)
@@ -86,8 +97,10 @@ class Feed:
         if self.runner is not None:
             self.runner.moved()
 
-    def _trim(self) -> None:
-        del self.records[:-WINDOW]
+    def _trim(self, kept: int) -> None:
+        # As if all events were of one size.
+        self._bytes = self._bytes * kept // len(self.records)
+        del self.records[:-kept]
         self.base = self.records[0].seq - 1
         self.frames = {key: frame for key, frame in self.frames.items() if key[1] > self.base}
 

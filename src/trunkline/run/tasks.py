@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from asyncio import Future
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cached_property
 from weakref import WeakValueDictionary
@@ -236,13 +236,17 @@ class Tasks:
         """The whole log of a task."""
         if not feed.base:
             return list(feed.records)
-        found: list[Recorded] = []
+        return [one async for page in self.pages(feed, 0) for one in page]
+
+    async def pages(self, feed: Feed, after: int, size: int = PAGE) -> AsyncIterator[list[Recorded]]:
+        """Yield the log of a task behind a seq, in pages of so many events."""
         while True:
-            after = found[-1].seq if found else 0
-            batch = await self.store.log.read(feed.tenant, feed.state.task_id, after, PAGE)
-            found += batch
-            if len(batch) < PAGE:
-                return found
+            page = await self.store.log.read(feed.tenant, feed.state.task_id, after, size)
+            if page:
+                after = page[-1].seq
+                yield page
+            if len(page) < size:
+                return
 
     def begin(self, tenant: str, task_id: str) -> Feed:
         """The feed of a task that does not exist yet."""

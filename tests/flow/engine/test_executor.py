@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +98,30 @@ async def test_a_run_ends_when_its_budget_is_spent(
         result = await (await flows.start(circle(properties, program), given)).wait()
         assert (result.status, result.code) == ("failed", RUN_TOO_LARGE), result
         assert "processor time" in result.error
+
+
+async def test_runs_that_walk_in_circles_take_turns_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "NODES_LIMIT", 320)
+    async with LocalFlows() as flows:
+        turns = flows.engine.parts.turns
+        held, most, passed = 0, 0, 0
+        held_before = turns.held
+
+        @asynccontextmanager
+        async def counted(tenant: str = "") -> AsyncGenerator[None]:
+            nonlocal held, most, passed
+            async with held_before(tenant):
+                held, passed = held + 1, passed + 1
+                most = max(most, held)
+                yield
+                held -= 1
+
+        monkeypatch.setattr(turns, "held", counted)
+        handles = [await flows.start(circle({}), {}) for _ in range(4)]
+        results = [await handle.wait() for handle in handles]
+        assert {result.code for result in results} == {RUN_TOO_LARGE}
+        assert most == 1
+        assert passed == 4 * (320 // 16 + 1)
 
 
 async def test_states_that_the_log_proves_are_not_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:

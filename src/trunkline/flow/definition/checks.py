@@ -15,8 +15,8 @@ from trunkline.flow.definition.diagnostics import Diagnostic, broken, pointer
 LARGEST_SCHEMA = 256 << 10
 # A schema up to this size is compiled in this process, in less than a millisecond.
 SMALL_SCHEMA = 8 << 10
-# Limit of the product of two weights. A check up to it takes about a millisecond at most.
-SMALL_CHECK = 10_000
+# Limit of the product of two weights. A check up to it takes some tenths of a millisecond at most.
+SMALL_CHECK = 2_000
 # A schema with one of these is compiled by a worker only: patterns and references multiply its cost.
 _COSTLY = (b'"pattern', b'"$ref', b'"$dynamicRef', b'"$recursiveRef', b'"$schema', b'"unevaluated')
 # So many characters weigh as much as one member.

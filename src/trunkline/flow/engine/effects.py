@@ -25,7 +25,7 @@ class CheckState(Struct, frozen=True):
 
 
 class RecordRows(Struct, frozen=True):
-    """A turn for others, with the rows so far recorded; nothing else of the walk goes on before that.
+    """A turn for other runs, with the rows recorded once there are many; nothing else of the walk goes on.
 
     A way that needs nothing may lead round in a circle.
     """

@@ -26,8 +26,8 @@ from trunkline.flow.engine.walk import Fork, NodeFailed, Steps, Walk, spanned
 from trunkline.wire.types import Metadata
 
 PROMPT_LIMIT = 200
-# After so many nodes others have their turn.
-_TURN = 64
+# After so many nodes, which take less than a millisecond, others have their turn.
+_TURN = 16
 _WAY = Callable[[Walk, Node, "Span | None"], Steps]
 
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from trunkline.flow.activities.base import ActivityExecutor, AgentDelegates, DelegateExecutor
 from trunkline.flow.definitions import Definitions, Loaded
 from trunkline.flow.jq.pool import WorkerBudget
+from trunkline.net.places import TenantPlaces
 from trunkline.run.feed import Feed
 from trunkline.run.spending import Meter, NoQuotas
 from trunkline.wire.types import Message
@@ -70,5 +71,7 @@ class FlowParts:
         self.agents = agents
         # The quotas that model calls count in.
         self.meter: Meter = NoQuotas()
+        # Runs that walk without waiting have their turns one at a time.
+        self.turns = TenantPlaces(1)
         # Refuses answers that a run cannot accept; set by the operations on runs.
         self.check_answer: AnswerCheck | None = None

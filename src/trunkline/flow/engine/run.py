@@ -54,6 +54,8 @@ NODES_LIMIT = 50_000
 FORKS_LIMIT = 5000
 # Processor time that the filters and schemas of a run may use in workers. A restart of the hub begins anew.
 WORKER_S = 60.0
+# How many rows are recorded at a time, and the pause between two turns of all runs.
+MANY_ROWS, PAUSE_S = 128, 0.001
 # A child that ends within this time costs its parent one append less: its rows go with those of the end.
 LINGER_MS = 50
 _WORKING = Status(TaskState.WORKING)
@@ -157,11 +159,14 @@ class Run:
                 self._expect_word(lane)
 
     async def _turn(self, lane: Lane) -> None:
-        """Record what there is and let others go on."""
+        """Let others go on, and record the rows if there are many."""
         walk = self.walk
-        self._record(waits=self._waits)
-        await self._work.drain()
-        await asyncio.sleep(0)
+        if len(walk.rows) >= MANY_ROWS:
+            self._record(waits=self._waits)
+            await self._work.drain()
+        # One run at a time passes here, and rests: however many walk in circles, others find the loop free.
+        async with self._parts.turns.held(self._work.tenant):
+            await asyncio.sleep(PAUSE_S)
         if walk.ended is not None:
             return
         if walk.nodes > NODES_LIMIT:

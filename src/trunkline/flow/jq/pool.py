@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from contextlib import suppress
@@ -19,8 +18,6 @@ _WORKER = Path(__file__).with_name("worker.py")
 # How long a process may take to come up on a machine that has other things to do.
 _START_S = 60
 _DIED = "the worker process died of it; it may need more memory than workers may have"
-# Niceness of a process that takes long. The hub has nearly 30 times its weight on a busy processor.
-_NICER = 15
 Request = tuple[bytes, bytes, bytes]
 # The kind and the body of an answer, and the processor time that it took in seconds.
 Answer = tuple[bytes, bytes, float]
@@ -31,12 +28,14 @@ class FilterLimits(Struct, frozen=True):
 
     # How many run at a time; one tenant has all but one of each kind. A request that has run for `stuck_s`
     # makes room for another: it goes on among the `slow_workers`, or begins again there once one of them is
-    # free, for which it waits at most `patience_s`.
+    # free, for which it waits at most `patience_s`. Each takes at most `deadline_s` of processor time, and at
+    # most `wall_s` on a machine that is busy.
     workers: int = 3
     slow_workers: int = 6
     stuck_s: float = 0.1
     deadline_s: float = 5
     patience_s: float = 30
+    wall_s: float = 60
     memory: int = 256 << 20
     program: int = 64 << 10
     root: int = 16 << 20
@@ -109,11 +108,6 @@ class _Worker:
         self.done += 1
         return header[:1], body, int.from_bytes(header[5:], "big") / 1e6
 
-    def yield_to_others(self) -> None:
-        """Take less of the processor than others, from here on."""
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, self.process.pid, _NICER)
-
     def kill(self) -> None:
         with suppress(ProcessLookupError):
             self.process.kill()
@@ -161,6 +155,7 @@ class WorkerPool:
 
     async def _answer(self, request: Request, tenant: str) -> Answer:
         async with self._quick.held(tenant):
+            began = asyncio.get_running_loop().time()
             worker = await self._take()
             used = worker.done > 0
             asked = await self._asked(worker, request, self.limits.stuck_s)
@@ -170,7 +165,7 @@ class WorkerPool:
             if answer is not None:
                 return answer
             if not used:
-                raise FilterFailed(_DIED)
+                raise self._failure(began)
             # It may have died of what filters before this one left behind: once more, with a fresh one.
         elif not self._slow.has_room(tenant):
             self._stop(worker, asked)
@@ -190,19 +185,27 @@ class WorkerPool:
                 f"others that take long left no room for it in {limits.patience_s:g} s"
             ) from None
         try:
+            began = asyncio.get_running_loop().time()
             worker, asked = begun or (await self._start(), None)
-            worker.yield_to_others()
-            asked = await self._asked(worker, request, limits.deadline_s, asked)
+            asked = await self._asked(worker, request, limits.wall_s, asked)
             if not asked.done():
                 self._stop(worker, asked)
-                raise FilterFailed(f"it takes longer than {limits.deadline_s:g} s")
-            # One that yields to others is of no use to a quick request.
-            answer = self._finish(worker, asked, keep=False)
+                raise WorkerBusy(f"the processor left no room for it in {limits.wall_s:g} s")
+            answer = self._finish(worker, asked)
         finally:
             self._slow.leave(tenant)
         if answer is None:
-            raise FilterFailed(_DIED)
+            raise self._failure(began - limits.stuck_s)
         return answer
+
+    def _failure(self, began: float) -> FilterFailed:
+        """Return the error of a request over which its worker died.
+
+        One that has used its processor time has taken at least as long.
+        """
+        if asyncio.get_running_loop().time() - began >= self.limits.deadline_s:
+            return FilterFailed(f"it takes longer than {self.limits.deadline_s:g} s")
+        return FilterFailed(_DIED)
 
     async def close(self) -> None:
         """End all workers; whoever still waits for one of them fails."""
@@ -235,11 +238,11 @@ class WorkerPool:
             raise
         return asked
 
-    def _finish(self, worker: _Worker, asked: asyncio.Task[Answer], *, keep: bool = True) -> Answer | None:
+    def _finish(self, worker: _Worker, asked: asyncio.Task[Answer]) -> Answer | None:
         """The answer of a worker; None where it died of the request."""
         self._busy.discard(worker)
         error = asked.exception()
-        if error is None and keep and worker.alive and len(self._idle) < self.limits.workers:
+        if error is None and worker.alive and len(self._idle) < self.limits.workers:
             self._idle.append(worker)
         else:
             self._kill(worker)
@@ -254,7 +257,7 @@ class WorkerPool:
 
     async def _start(self) -> _Worker:
         limits = self.limits
-        words = (limits.memory, int(limits.deadline_s), limits.outputs, limits.output)
+        words = (limits.memory, limits.outputs, limits.output, limits.deadline_s)
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-I", str(_WORKER), *map(str, words),

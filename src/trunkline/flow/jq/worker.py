@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 import jq
 from jsonschema_rs import Draft202012Validator, FancyRegexOptions, ReferencingError, ValidationError
@@ -54,18 +55,10 @@ _TEXT = re.compile(r"""\\\(|\\.|\"""", re.DOTALL)
 
 def main() -> None:
     """Answer requests from standard input until it ends."""
-    # An interrupt from the terminal is for the pool. In a session of its own this process would take as much
-    # of the processor as the hub: Linux weighs niceness among the processes of one session.
-    os.setpgid(0, 0)
-    # Python itself may have set variables. jq loads the file .jq of the home directory if there is one.
-    os.environ.clear()
-    os.environ["HOME"] = os.devnull
-    memory, longest_s, outputs, weight = (int(word) for word in sys.argv[1:5])
-    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    # The pipes to the pool are not the standard streams.
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(nothing, stream)
+    isolate()
+    memory, outputs, weight = (int(word) for word in sys.argv[1:4])
+    longest_s = float(sys.argv[4])
+    requests, answers = open_pipes()
     before = limit_resources(memory)
     programs, schemas = CompiledTexts(compiled_filter), CompiledTexts(compiled_schema)
     answers.write(b".")
@@ -74,8 +67,8 @@ def main() -> None:
         sizes = header[1:]
         text = requests.read(int.from_bytes(sizes[:4], "big")).decode()
         value = requests.read(int.from_bytes(sizes[4:], "big")).decode()
-        _allow_time(longest_s)
-        # The time of the process would be coarse here, as a limit on it is set.
+        # The signal ends this process: the request has used its processor time.
+        signal.setitimer(signal.ITIMER_PROF, longest_s)
         began = time.thread_time_ns()
         try:
             match header[:1]:
@@ -93,12 +86,36 @@ def main() -> None:
             os._exit(1)
         except (ValueError, RecursionError) as error:
             kind, body = b"!", str(error).encode("utf-8", "replace")
+        signal.setitimer(signal.ITIMER_PROF, 0)
         spent_us = (time.thread_time_ns() - began) // 1000
         answers.write(kind + len(body).to_bytes(4, "big") + spent_us.to_bytes(5, "big") + body)
         answers.flush()
         if resource and resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > before + memory // 4096:
             # What this filter needed may not have been given back; the next one finds a fresh worker.
             return
+
+
+def isolate() -> None:
+    """Leave the terminal, the processor and the environment to the hub."""
+    # An interrupt from the terminal is for the pool. In a session of its own this process would take as much
+    # of the processor as the hub: Linux compares priorities within a session only.
+    os.setpgid(0, 0)
+    with suppress(AttributeError, OSError):
+        # This process runs when the hub does not, and the hub interrupts it at once.
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    os.nice(15)
+    # Python itself may have set variables. jq loads the file .jq of the home directory if there is one.
+    os.environ.clear()
+    os.environ["HOME"] = os.devnull
+
+
+def open_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Return the pipes from and to the pool, which are not the standard streams any more."""
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nothing, stream)
+    return requests, answers
 
 
 class CompiledTexts:
@@ -279,21 +296,7 @@ def limit_resources(memory: int) -> int:
     for name, limit in limits.items():
         with suppress(AttributeError, ValueError, OSError):
             resource.setrlimit(getattr(resource, name), (limit, limit))
-    with suppress(OSError):
-        os.nice(5)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def _allow_time(longest_s: int) -> None:
-    """Should the process that asks die first, this one ends by itself."""
-    if resource is None:
-        return
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    with suppress(ValueError, OSError):
-        resource.setrlimit(
-            resource.RLIMIT_CPU,
-            (int(used.ru_utime + used.ru_stime) + longest_s + 1, resource.RLIM_INFINITY),
-        )
 
 
 if __name__ == "__main__":
