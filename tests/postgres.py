@@ -18,6 +18,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
@@ -68,8 +69,9 @@ def why_none() -> str:
 class Server:
     """One server of our own on a free port of the loopback address; `crash` and `start` as often as needed."""
 
-    def __init__(self, *, durable: bool = False) -> None:
+    def __init__(self, *, durable: bool = False, env: Mapping[str, str] | None = None) -> None:
         self._bin = binaries()[0]
+        self._env = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", **(env or {})}
         self._account = _account()
         self._settings = _SETTINGS | ({} if durable else _FAST)
         self.folder = Path(tempfile.mkdtemp(prefix="trunkline-pg-"))
@@ -143,7 +145,7 @@ class Server:
             subprocess.Popen,
             [str(self._bin / command[0]), *command[1:]],
             stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, cwd=self.folder,
-            env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"}, start_new_session=True, preexec_fn=_die_with_parent,
+            env=self._env, start_new_session=True, preexec_fn=_die_with_parent,
             **more,
         ).result()  # fmt: skip
 

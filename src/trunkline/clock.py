@@ -7,6 +7,7 @@ import os
 import struct
 import time
 from collections.abc import Callable
+from time import monotonic_ns
 
 _WORD_BITS = 64
 _POOL = struct.Struct("512Q")
@@ -43,9 +44,29 @@ def random_bytes(count: int) -> bytes:
     return random_bits(count * 8).to_bytes(count, "big")
 
 
-def now_ms() -> int:
-    """Milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
+class _WallClock:
+    """The time of day: of this machine, or of a database server that several machines share.
+
+    The server's time goes on by the monotonic clock between two readings, whatever this machine's clock does.
+    """
+
+    __slots__ = ("_ahead_ns",)
+
+    def __init__(self) -> None:
+        # How far the server's time is ahead of the monotonic clock; None while no server is followed.
+        self._ahead_ns: int | None = None
+
+    def now_ms(self) -> int:
+        """Return the milliseconds since the epoch."""
+        return (time.time_ns() if self._ahead_ns is None else monotonic_ns() + self._ahead_ns) // 1_000_000
+
+    def follow(self, now_ms: int | None) -> None:
+        """Follow a server whose time is `now_ms` at this moment; None to use this machine's clock again."""
+        self._ahead_ns = None if now_ms is None else now_ms * 1_000_000 - monotonic_ns()
+
+
+_wall_clock = _WallClock()
+now_ms, follow_server = _wall_clock.now_ms, _wall_clock.follow
 
 
 async def wait_event(event: asyncio.Event, limit_s: float | None) -> bool:

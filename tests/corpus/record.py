@@ -257,6 +257,22 @@ async def _record_flow(name: str, store: str) -> int:
         return await _keep(name, flows.store)
 
 
+async def _record_crashes(name: str, store: str) -> int:
+    """Two tasks whose executors are lost while they wait: resumed, they say that they only wait, and are parked."""
+    async with inside(waiting, store, coalesce_milliseconds=0) as app:
+        runner = app.runner
+        runner._node.limits = replace(runner._node.limits, park_after_s=0.2)
+        for text in ("sleep", "sleep"):
+            await app.send(text, wait=False)
+        await _until(app, lambda logs: sum(len(log.records) > 2 for log in logs) == 2)
+        for owner in list(runner._owners):
+            owner.abandon()
+        for _ in range(2):
+            await runner._takeover.own_round()
+        await _until(app, lambda logs: all(log.head and log.head.state in TERMINAL for log in logs))
+        return await _keep(name, app.store)
+
+
 def _is_told(logs: list[Logged], kind: type[ChildAsked | ChildEnded]) -> bool:
     return any(isinstance(one.event, kind) for log in logs for one in log.records)
 
@@ -287,6 +303,7 @@ def main() -> None:
         f"{version}-routed": _record_routed,
         f"{version}-notices": _record_notices,
         f"{version}-flow": _record_flow,
+        f"{version}-crashes": _record_crashes,
     }
     left = {name: record for name, record in parts.items() if not (HERE / f"{name}.jsonl").exists()}
     if not left:

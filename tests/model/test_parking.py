@@ -21,6 +21,7 @@ from tests.run.desk import (
     is_end,
     question,
     said,
+    sleep_until,
     until,
 )
 from tests.run.pair import die
@@ -75,7 +76,7 @@ class Script:
         else:
             assert isinstance(stepped.result, int)
             moment = stepped.result
-        await work.sleep_until(moment)
+        await sleep_until(work, moment)
 
 
 class Known:

@@ -11,8 +11,9 @@ from tests.run.stores import Intercepted
 from trunkline.clock import Ids, now_ms
 from trunkline.errors import StoreError
 from trunkline.log import events as ev
+from trunkline.log.fold import NEVER
 from trunkline.run.backlog import pages
-from trunkline.run.executor import OnCrash, Verdict, Work
+from trunkline.run.executor import OnCrash, Verdict, Work, never
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Limits
 from trunkline.run.runner import Runner
@@ -213,6 +214,11 @@ async def appended(work: Work) -> None:
     """Wait until something more is appended to the log of a task."""
     seq = work.state.seq
     await work.until(lambda: work.state.seq > seq)
+
+
+async def sleep_until(work: Work, at: int, longest_ms: int = NEVER) -> None:
+    """Wait for a recorded moment."""
+    await work.until(never, work.moment(at, longest_ms))
 
 
 async def child_rest(work: Work, child: str) -> None:

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.run.desk import DONE, QUICK, desk, question, reason, run, said
+from tests.run.desk import DONE, QUICK, desk, question, reason, run, said, until
+from tests.stepped_clock import DAY_MS, SteppedClock
+from trunkline.clock import now_ms
 from trunkline.errors import InvalidParams, UnsupportedOperation
 from trunkline.log.events import Recorded, Submitted
 from trunkline.log.fold import State
 from trunkline.run.executor import Verdict, Work
-from trunkline.run.hops import KEY, Bounds, Grants, check, is_late, relayed
+from trunkline.run.hops import KEY, Bounds, Grants, check, deadline, relayed
 from trunkline.wire.types import Message, Metadata, Part, Role, SendRequest, TaskState
 
 NOW = 1_800_000_000_000
@@ -176,15 +178,13 @@ def test_root_and_deadline_go_on() -> None:
 
 def test_what_was_recorded_unread_begins_anew() -> None:
     assert Grants(BOUNDS).take(_state("nonsense")) == {"root": "first", "hops": 1, "budget": 63}
-    assert not is_late(_state("nonsense"), NOW)
+    assert deadline(_state("nonsense")) is None
 
 
-@pytest.mark.parametrize(
-    ("chain", "late"), [(None, False), ({}, False), ({"deadline": NOW}, True), ({"deadline": NOW + 1}, False)]
-)
-def test_late(chain: Any, late: bool) -> None:
-    assert is_late(_state(chain), NOW) is late
-    assert is_late(_state(metadata=None if chain is None else {KEY: chain}), NOW) is late
+@pytest.mark.parametrize(("chain", "found"), [(None, None), ({}, None), ({"deadline": NOW}, NOW)])
+def test_deadline_is_read_from_message_or_request(chain: Any, found: int | None) -> None:
+    assert deadline(_state(chain)) == found
+    assert deadline(_state(metadata=None if chain is None else {KEY: chain})) == found
 
 
 def test_threads_of_one_run_share_one_budget() -> None:
@@ -219,23 +219,10 @@ def test_a_task_is_not_opened_beyond_the_limits() -> None:
     run(main())
 
 
-class _Clock:
-    """Stands still until a test moves it, and knows how often somebody looked."""
-
-    def __init__(self) -> None:
-        self.now = NOW
-        self.looks = 0
-
-    def __call__(self) -> int:
-        self.looks += 1
-        return self.now
-
-
 @pytest.mark.parametrize("asks", [False, True])
 def test_a_deadline_ends_what_runs_and_not_what_waits(asks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = _Clock()
+    clock = SteppedClock(monkeypatch)
     monkeypatch.setattr("trunkline.run.runner.BEAT_S", 0.01)
-    monkeypatch.setattr("trunkline.run.runner.now_ms", clock)
 
     async def act(work: Work) -> Verdict:
         if asks:
@@ -243,22 +230,32 @@ def test_a_deadline_ends_what_runs_and_not_what_waits(asks: bool, monkeypatch: p
         await asyncio.Event().wait()
         return DONE
 
-    async def watched(times: int) -> None:
-        seen = clock.looks
-        while clock.looks < seen + times:  # noqa: ASYNC110 - nothing there to wait on
-            await asyncio.sleep(0.001)
-
     async def main() -> None:
         async with desk(act, QUICK) as runner:
-            feed, opened = runner.submit(
-                "t", "me", _with_chain({"deadline": NOW + 1000}), agent=runner.origin
-            )
+            beats = list[str]()
+            beat = runner.store.nodes.beat
+
+            async def counted(node: str) -> None:
+                beats.append(node)
+                await beat(node)
+
+            async def watched(times: int) -> None:
+                seen = len(beats)
+                await until(lambda: len(beats) > seen + times)
+
+            monkeypatch.setattr(runner.store.nodes, "beat", counted)
+            chain = {"deadline": now_ms() + 20_000}
+            feed, opened = runner.submit("t", "me", _with_chain(chain), agent=runner.origin)
             await opened
             await runner.reach(feed, TaskState.INPUT_REQUIRED if asks else TaskState.WORKING)
-            clock.now += 999
+            await watched(1)
+            # By the monotonic clock, whatever the time of day.
+            clock.step(DAY_MS)
+            clock.move(15_000)
             await watched(3)
             assert not feed.state.over
-            clock.now += 1
+            clock.step(-2 * DAY_MS)
+            clock.move(5_000)
             if asks:
                 await watched(3)
                 assert feed.state.state is TaskState.INPUT_REQUIRED

@@ -22,6 +22,7 @@ from tests.run.desk import (
     reason,
     run,
     said,
+    sleep_until,
     until,
 )
 from tests.run.pair import die, pair, seen
@@ -54,7 +55,7 @@ async def sleep_long(work: Work) -> Verdict:
     await work.emit(delta("a"))
     if "stop" in [part.text for message in work.state.history for part in message.parts]:
         return DONE
-    await work.sleep_until(now_ms() + LONG_MS)
+    await sleep_until(work, now_ms() + LONG_MS)
     return DONE
 
 
@@ -205,7 +206,7 @@ def test_a_moment_wakes_it_in_time(shared: bool) -> None:
             await work.emit(ev.Stepped(0, "sleep", moment))
             await work.drain()
         assert isinstance(moment, int)
-        await work.sleep_until(moment)
+        await sleep_until(work, moment)
         await work.emit(delta(now_ms() - moment))
         return DONE
 
@@ -394,7 +395,7 @@ def test_two_nodes_that_wake_one_task_have_one_winner() -> None:
 
     async def act(work: Work) -> Verdict:
         runs.append("run")
-        await work.sleep_until(work.state.status_at + 400)
+        await sleep_until(work, work.state.status_at + 400)
         return DONE
 
     async def main() -> None:
@@ -431,7 +432,7 @@ def test_a_skill_that_changed_its_mind_is_still_resumed(monkeypatch: pytest.Monk
     monkeypatch.setattr(takeover, "ALONE_S", 0.02)
 
     async def act(work: Work) -> Verdict:
-        await work.sleep_until(work.state.status_at + 100)
+        await sleep_until(work, work.state.status_at + 100)
         return DONE
 
     async def main() -> None:

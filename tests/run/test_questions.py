@@ -11,6 +11,7 @@ from tests.log.samples import opening, recorded
 from tests.run.desk import DONE, WORKING, Act, Desk, answer, delta, desk, reason, run, said, until
 from tests.run.pair import die, pair, seen
 from tests.run.test_parking import SOON
+from tests.stepped_clock import SteppedClock
 from trunkline.clock import now_ms
 from trunkline.errors import InvalidParams, Unanswered
 from trunkline.log import events as ev
@@ -24,7 +25,8 @@ from trunkline.wire.question import question_metadata
 from trunkline.wire.types import Message, SendRequest, TaskState
 
 ASKING, COMPLETED = TaskState.INPUT_REQUIRED, TaskState.COMPLETED
-HOUR_MS = 3600_000
+# Less than the test may take.
+PATIENCE_MS = 20_000
 URL = "https://hooks.example/a"
 
 
@@ -152,24 +154,18 @@ class Hands:
     """The clock of a test, which is moved by hand."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._ahead = 0
-        for place in ("questions", "owner", "takeover"):
-            monkeypatch.setattr(f"trunkline.run.{place}.now_ms", self)
-        monkeypatch.setattr("tests.run.desk.now_ms", self)
-
-    def __call__(self) -> int:
-        return now_ms() + self._ahead
+        self._clock = SteppedClock(monkeypatch)
 
     def move(self, runner: Desk) -> None:
-        """An hour later, and the node looks for what is due."""
-        self._ahead += HOUR_MS
+        """The patience is over, and the node looks for what is due."""
+        self._clock.move(PATIENCE_MS)
         runner._takeover.call()
 
 
 async def patient(work: Work) -> Verdict:
-    """Waits an hour for an answer."""
+    """Waits for an answer for as long as its patience lasts."""
     with pytest.raises(Unanswered, match="not answered in time"):
-        await work.ask(asked("first", deadline=now_ms() + HOUR_MS))
+        await work.ask(asked("first", deadline=now_ms() + PATIENCE_MS))
     return DONE
 
 
@@ -223,7 +219,7 @@ def test_a_parked_question_is_closed_at_its_deadline(monkeypatch: pytest.MonkeyP
             await runner.reach(feed, ASKING)
             while feed.state.node:
                 await runner.tasks.move(feed, 5)
-            assert feed.state.wake_at == feed.state.deadline
+            assert feed.state.parked_until == feed.state.deadline
             await runner.left_all()
             hands.move(runner)
             await closed_once(runner, feed)

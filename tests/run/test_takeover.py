@@ -157,7 +157,8 @@ def test_a_task_whose_nodes_die_one_after_the_other_fails(crash: OnCrash) -> Non
 @pytest.mark.parametrize("wake_at", [0, 1 << 50], ids=["log", "moment"])
 def test_a_task_that_only_waits_survives_any_number_of_crashes(crash: OnCrash, wake_at: int) -> None:
     async def wait(work: Work) -> Verdict:
-        await work.until(lambda: len(work.state.history) > 1, wake_at)
+        moment = work.moment(wake_at, wake_at) if wake_at else None
+        await work.until(lambda: len(work.state.history) > 1, moment)
         return DONE
 
     async def case() -> None:

@@ -39,7 +39,7 @@ from trunkline.config import Settings
 from trunkline.errors import Misuse, TurnOver
 from trunkline.log.events import AnyEvent, Chunk, Delta, Status, Stepped
 from trunkline.peer.remote import Calling, Reachable, correlation_of
-from trunkline.run.executor import Work
+from trunkline.run.executor import Work, never
 from trunkline.run.hops import Bounds, Grants
 from trunkline.run.spending import Meter, ModelSpending
 from trunkline.telemetry import traces
@@ -518,7 +518,7 @@ class Turn:
 
         until = await self._step(self.next_step(SLEEP), SLEEP, int, moment)
         await self._flush()
-        await self._work.sleep_until(cast("int", until))
+        await self._work.until(never, self._work.moment(cast("int", until), round(seconds * 1000)))
 
     async def wait_as_main(self, work: Coroutine[None, None, object]) -> object:
         """Wait for a call that a sync function's own thread has made."""

@@ -21,7 +21,9 @@ from trunkline.wire.types import Artifact, Message, TaskState
 from trunkline.wire.v03 import V03
 
 _FAILED = frozenset({TaskState.FAILED, TaskState.REJECTED})
-_TIMES = frozenset({"deadline", "wake_at"})
+_TIMES = frozenset({"deadline", "until", "wake_at"})
+# What only matters to whoever continues a task after a crash.
+_UNSHOWN = frozenset({"due", "rest_ms", "waits"})
 EventRow = dict[str, Any]
 
 
@@ -136,6 +138,8 @@ def event_row(recorded: Recorded) -> EventRow:
         # What a step gave is the skill's own; what a newer version wrote nobody here can judge.
         return row | ({"place": event.place, "name": event.name} if isinstance(event, Stepped) else {})
     for name, value in msgspec.structs.asdict(event).items():
+        if name in _UNSHOWN:
+            continue
         if name in _TIMES:
             shown = timestamp(value) if 0 < value < NEVER else None
         else:

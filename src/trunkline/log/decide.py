@@ -56,10 +56,11 @@ class ForceCancel(Struct, frozen=True):
 
 
 class Claim(Struct, frozen=True):
-    """A node takes over what a dead one left."""
+    """A node takes over what a dead one left; `due` as in `Claimed`."""
 
     node: str
     dead: str
+    due: bool = False
 
 
 class Release(Struct, frozen=True):
@@ -74,6 +75,7 @@ class Park(Struct, frozen=True):
     node: str
     wake_at: int = 0
     child: str = ""
+    rest_ms: int = 0
 
 
 class Emit(Struct, frozen=True):
@@ -105,9 +107,9 @@ def decide(state: State, command: Command) -> tuple[ev.AnyEvent, ...]:
             return _cancel(state, command)
         case ForceCancel():
             return () if state.over else (ev.Status(TaskState.CANCELED),)
-        case Claim(node=node, dead=dead):
+        case Claim(node=node, dead=dead, due=due):
             # Whoever claimed it first lives: two that saw the same death must not take it from each other.
-            return (ev.Claimed(node),) if state.node == dead and _is_claimable(state) else ()
+            return (ev.Claimed(node, due),) if state.node == dead and _is_claimable(state) else ()
         case Release(node=node):
             return () if state.over or state.node != node else (ev.Claimed(""),)
         case Park():
@@ -135,7 +137,7 @@ def _park(state: State, command: Park) -> tuple[ev.AnyEvent, ...]:
     # What it waits for may have come between its last look and this one: then it goes on at once.
     if state.cancel_requested or len(state.answers) > state.taken or command.child in state.ended_children:
         return ()
-    return (ev.Parked(command.wake_at, command.child),)
+    return (ev.Parked(command.wake_at, command.child, command.rest_ms),)
 
 
 def _say(state: State, command: Say) -> tuple[ev.AnyEvent, ...]:

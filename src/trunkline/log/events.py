@@ -87,6 +87,8 @@ class Claimed(Event, frozen=True):
     """A node takes the task over, or lets go if it names none; earlier owners are refused from here on."""
 
     node: str
+    # Whether the moment has come for which the task was parked, whatever a clock shows later.
+    due: bool = False
 
 
 class FollowUp(Event, frozen=True, tag="said"):
@@ -168,10 +170,7 @@ class FlowRows(Event, frozen=True):
 
 
 class WaitBegun(Event, frozen=True):
-    """A resumed executor only waits: for the next event of the log, or until `until`.
-
-    `until` is in milliseconds since the epoch, 0 for no limit. A crash during the wait has another cause.
-    """
+    """A resumed executor only waits: for the next event, or until `until` (0 for no limit)."""
 
     until: int = 0
 
@@ -181,10 +180,12 @@ class Parked(Event, frozen=True):
 
     It waits for the moment `wake_at` (milliseconds since the epoch, 0 for none), for the end of the task
     `child` if it names one, and in any case for whatever a caller appends. Whoever claims it next goes on.
+    `rest_ms` is what was left of the wait by the monotonic clock; without it `wake_at` counts as it is.
     """
 
     wake_at: int = 0
     child: str = ""
+    rest_ms: int = 0
 
 
 class ChildEnded(Event, frozen=True):

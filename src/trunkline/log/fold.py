@@ -13,6 +13,7 @@ from typing import assert_never
 from trunkline.log import events as ev
 from trunkline.log.artifact import Artifacts
 from trunkline.log.crash_count import CrashCount
+from trunkline.log.push_targets import add_target, change_targets
 from trunkline.wire.spellings import timestamp
 from trunkline.wire.types import (
     COMPLETED,
@@ -29,6 +30,8 @@ from trunkline.wire.types import (
 
 # A parked task that no moment wakes; larger than any time, and still a number for every database.
 NEVER = 1 << 62
+# A parked task that something was said to: it is due whatever the clock shows.
+AT_ONCE = 0
 
 NOBODY: Mapping[str, ev.PushTarget] = MappingProxyType({})
 CHILDLESS: Mapping[str, TaskState] = MappingProxyType({})
@@ -43,11 +46,12 @@ class State:
     """A task folded up to `seq`."""
 
     __slots__ = (
-        "_history", "active_at", "agent", "answered_by", "answers", "artifacts", "cancel_requested", "child",
-        "child_questions", "context_id", "correlation", "crashes", "created_at", "deadline", "ended_children",
-        "extensions", "interrupted", "metadata", "node", "notice", "notices", "opened", "output_modes",
-        "over", "parent", "principal", "push", "push_since", "questions", "reply", "resting", "seq", "size",
-        "skill", "state", "status_at", "status_message", "taken", "task_id", "trace", "wake_at",
+        "_history", "active_at", "agent", "answered_by", "answers", "artifacts", "came", "cancel_requested",
+        "child", "child_questions", "context_id", "correlation", "crashes", "created_at", "deadline",
+        "ended_children", "extensions", "interrupted", "metadata", "node", "notice", "notices", "opened",
+        "output_modes", "over", "parent", "parked_until", "principal", "push", "push_since", "questions",
+        "reply", "resting", "seq", "size", "skill", "state", "status_at", "status_message", "taken",
+        "task_id", "trace", "wake_at",
     )  # fmt: skip
 
     def __init__(self, task_id: str) -> None:
@@ -88,6 +92,8 @@ class State:
         # While it is parked or has such a question: when it is due, and the child whose end it waits for.
         self.wake_at: int | None = None
         self.child = ""
+        # The moment that it waits for in the executor's terms, and the last such moment that has come.
+        self.parked_until = self.came = 0
         # Never changed in place: most tasks have no children and share the empty one.
         self.ended_children: Mapping[str, TaskState] = CHILDLESS
         # What each child has asked so far, in its order.
@@ -165,20 +171,18 @@ class State:
                 self._said(event, recorded.at)
             case ev.Replied(message=message):
                 self._replied(message, recorded.at)
-            case ev.Claimed(node=node):
-                self._claim(node, recorded.at)
-            case ev.CancelRequested():
-                self._request_cancel(recorded.at)
+            case ev.Claimed():
+                self._claim(event, recorded.at)
             case ev.Parked():
-                self._park(event)
-            case ev.ChildEnded() | ev.ChildAsked() | ev.Notified():
-                self._hear_of_work(event, recorded.at)
+                self._park(event, recorded.at)
+            case ev.ChildEnded() | ev.ChildAsked() | ev.Notified() | ev.CancelRequested():
+                self._hear(event, recorded.at)
             case ev.Compacted():
                 self.artifacts.restore(event)
             case ev.AnswerRead() | ev.QuestionClosed():
                 self._settle_question(event)
             case ev.PushSet() | ev.PushDeleted():
-                self._change_push(event)
+                change_targets(self, event)
             case ev.FlowRows() | ev.WaitBegun():
                 self.crashes.note_wait(event, self.seq)
             case ev.Unread() | ev.Delta() | ev.Chunk() | ev.Stepped() | ev.Routed():
@@ -206,7 +210,7 @@ class State:
         self.extensions = event.extensions
         self.correlation = event.correlation
         if event.push is not None:
-            self._set_push(event.push)
+            add_target(self, event.push)
         self.created_at = self.status_at = self.active_at = at
         self._history.append(event.message)
 
@@ -214,7 +218,11 @@ class State:
         self.reply = message
         self._enter(COMPLETED, message, at)
 
-    def _claim(self, node: str, at: int) -> None:
+    def _claim(self, event: ev.Claimed, at: int) -> None:
+        node = event.node
+        if event.due:
+            self.came = max(self.came, self.parked_until or self.deadline or 0)
+        self.parked_until = 0
         if node and self.node and not self.interrupted:
             # The node before did not release the task, so it died. A question outlives its node.
             self.crashes.note_takeover(self.seq, at)
@@ -222,13 +230,15 @@ class State:
         # Whoever has it may die too: an open question stays due.
         self.wake_at, self.child = self.deadline, ""
 
-    def _park(self, event: ev.Parked) -> None:
-        self.node = ""
+    def _park(self, event: ev.Parked, at: int) -> None:
+        self.node, self.parked_until = "", event.wake_at
         if not self.over:
-            self.wake_at, self.child = event.wake_at or NEVER, event.child
+            self.wake_at, self.child = wake_at_of(event, at), event.child
 
-    def _hear_of_work(self, event: ev.ChildEnded | ev.ChildAsked | ev.Notified, at: int) -> None:
-        if isinstance(event, ev.Notified):
+    def _hear(self, event: ev.ChildEnded | ev.ChildAsked | ev.Notified | ev.CancelRequested, at: int) -> None:
+        if isinstance(event, ev.CancelRequested):
+            self.cancel_requested = True
+        elif isinstance(event, ev.Notified):
             self.notices += 1
             self.notice, self.active_at = event, at
         elif isinstance(event, ev.ChildEnded):
@@ -236,21 +246,17 @@ class State:
         else:
             asked = (*self.child_questions.get(event.child, ()), event.question)
             self.child_questions = {**self.child_questions, event.child: asked}
-        self._wake(at)
+        self._wake()
 
-    def _request_cancel(self, at: int) -> None:
-        self.cancel_requested = True
-        self._wake(at)
-
-    def _wake(self, at: int) -> None:
+    def _wake(self) -> None:
         # Whatever is said to a parked task makes it due: its executor is to hear it, at whichever node.
         if self.wake_at is not None and not self.node:
-            self.wake_at = at
+            self.wake_at = AT_ONCE
 
     def _said(self, event: ev.FollowUp, at: int) -> None:
         message = event.message
         self.active_at = at
-        self._wake(at)
+        self._wake()
         if event.by and event.by not in self.answered_by:
             self.answered_by = (*self.answered_by, event.by)
         if self.interrupted:
@@ -286,22 +292,15 @@ class State:
             # Not of a parked task: what it waits for is its own, whatever is said meanwhile.
             self.wake_at, self.child = deadline, ""
 
-    def _change_push(self, event: ev.PushSet | ev.PushDeleted) -> None:
-        if isinstance(event, ev.PushSet):
-            return self._set_push(event.target)
-        self.push = {name: target for name, target in self.push.items() if name != event.id}
-        self.push_since = {name: seq for name, seq in self.push_since.items() if name != event.id}
-        return None
-
-    def _set_push(self, target: ev.PushTarget) -> None:
-        self.push = {**self.push, target.id: target}
-        # One that is replaced keeps its place: the first one counts.
-        self.push_since = {target.id: self.seq, **self.push_since}
-
 
 def deadline_of(event: ev.Status) -> int | None:
     """When the question of a status is closed without an answer; None if never, or if it asks nothing."""
     return event.deadline if event.deadline and event.state in INTERRUPTED else None
+
+
+def wake_at_of(event: ev.Parked, at: int) -> int:
+    """Return when a task that was parked at this time is due, by the clock of that time."""
+    return at + event.rest_ms if event.rest_ms else event.wake_at or NEVER
 
 
 def fold(task_id: str, recorded: Iterable[ev.Recorded]) -> State:

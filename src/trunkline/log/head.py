@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from trunkline.log import events as ev
-from trunkline.log.fold import NEVER, State, deadline_of
+from trunkline.log.fold import AT_ONCE, State, deadline_of, wake_at_of
 from trunkline.wire.types import TERMINAL, Message, Part, Role, TaskState
 
 # Said of a task in place of what cannot be read.
@@ -57,13 +57,13 @@ def head_after(task: State, events: Sequence[ev.AnyEvent], at: int) -> Head | No
                 wake_at, child = None, ""
             case ev.Claimed(node=node):
                 wake_at, child, changed = deadline, "", seq
-            case ev.Parked(wake_at=moment, child=awaited):
+            case ev.Parked(child=awaited):
                 node, changed = "", seq
                 if state not in TERMINAL:
-                    wake_at, child = moment or NEVER, awaited
+                    wake_at, child = wake_at_of(event, at), awaited
             case ev.FollowUp() | ev.CancelRequested() | ev.ChildEnded() | ev.ChildAsked() | ev.Notified():
                 if wake_at is not None and not node:
-                    wake_at, changed = at, seq
+                    wake_at, changed = AT_ONCE, seq
             case ev.Compacted(count=count):
                 seq += count - 1
             case _:

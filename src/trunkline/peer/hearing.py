@@ -50,14 +50,14 @@ class _Hearing:
 class LoginWatch:
     """Looks now and then whether an agent that waits for a login goes on: somebody has logged in there.
 
-    `look` gives its task, `next_at` the moment of the next look; what is new was heard of just now.
+    `look` gives its task, `pause_ms` the time to the next look; what is new was heard of just now.
     """
 
     def __init__(
-        self, look: Callable[[], Awaitable[Result]], next_at: Callable[[], int], *, is_new: bool
+        self, look: Callable[[], Awaitable[Result]], pause_ms: Callable[[], int], *, is_new: bool
     ) -> None:
         self._look = look
-        self._next_at = next_at
+        self._pause_ms = pause_ms
         self._is_new = is_new
         self.goes_on = False
 
@@ -72,7 +72,7 @@ class LoginWatch:
             except (Refused, Unreachable, Unreadable) as error:
                 log.info("peer.unseen error=%a", str(error))
         self._is_new = False
-        return self._next_at()
+        return self._pause_ms()
 
 
 class Hearings:

@@ -53,7 +53,7 @@ from trunkline.peer.remote import (
 )
 from trunkline.peer.steps import SENT, TAKEN, RemoteTask, Sent, context_known
 from trunkline.run import hops
-from trunkline.run.executor import Verdict, Work
+from trunkline.run.executor import Moment, Verdict, Work
 from trunkline.telemetry.traces import traceparent
 from trunkline.wire.question import QUESTION_CLOSED, question_metadata
 from trunkline.wire.types import (
@@ -185,7 +185,7 @@ class RemoteRun:
             return None
         # One that stands since an earlier run has no words here, and is looked at first.
         is_new = question.message is not None
-        return LoginWatch(self._look, lambda: self._pause_until(self._following.poll_s), is_new=is_new)
+        return LoginWatch(self._look, lambda: self._pause_ms(self._following.poll_s), is_new=is_new)
 
     def _is_moot(self) -> bool:
         return self._told() is not None or (self._login is not None and self._login.goes_on)
@@ -371,7 +371,7 @@ class RemoteRun:
         """Wait until a webhook has told of the end, or the agent was silent too long."""
         while self._told() is None:
             self._check_silence()
-            await self._work.until(lambda: self._told() is not None, self._silent_at())
+            await self._work.until(lambda: self._told() is not None, self._silence())
 
     def _told(self) -> Result | None:
         """The remote task as a webhook has told of its end; without a task where that is to be asked for."""
@@ -429,8 +429,10 @@ class RemoteRun:
                     raise
                 raise TimedOut(f"no answer within {LOOK_S:g} seconds", reason="total") from None
 
-    def _silent_at(self) -> int:
-        return self._work.state.active_at + round(self._following.silence_s * 1000)
+    def _silence(self, since: int = 0) -> Moment:
+        """Return when the agent will have been silent for too long, counted from its last word."""
+        longest_ms = round(self._following.silence_s * 1000)
+        return self._work.moment((since or self._work.state.active_at) + longest_ms, longest_ms)
 
     def _check_silence(self, asking: Result | None = None) -> None:
         """Give an agent up that has said nothing for too long, or asks for ever what it should have closed.
@@ -438,7 +440,7 @@ class RemoteRun:
         Raises:
             TimedOut: it is to be.
         """
-        if now_ms() >= self._silent_at():
+        if self._silence().ends <= self._work.loop.time():
             raise TimedOut(f"it said nothing for {self._following.silence_s:g} seconds", reason=SILENT)
         if asking is not None and is_overdue(asking, OVERDUE_S):
             raise TimedOut("it still asks what could be answered until some time ago only", reason=SILENT)
@@ -467,18 +469,18 @@ class RemoteRun:
             await self._relay.flush()
             await self._work.emit(replace(said, message=message))
             await self._work.drain()
-        elif now_ms() - state.status_at > self._following.silence_s * 1000:
+        elif self._silence(state.status_at).ends <= self._work.loop.time():
             raise error
         await self._pause(state.notices)
 
     async def _pause(self, heard: int, longest_s: float = LONGEST_PAUSE_S) -> None:
-        state = self._work.state
-        await self._work.until(lambda: state.notices > heard, self._pause_until(longest_s))
+        work, state = self._work, self._work.state
+        await work.until(lambda: state.notices > heard, work.moment_in(self._pause_ms(longest_s)))
 
-    def _pause_until(self, longest_s: float) -> int:
+    def _pause_ms(self, longest_s: float) -> int:
         # Longer as time goes on, by what the log says: a wait that it bridges begins anew when it is played.
         seconds = max((now_ms() - self._work.state.active_at) / 1000 * SLOWER, FIRST_PAUSE_S)
-        return now_ms() + round(min(seconds, longest_s) * 1000)
+        return round(min(seconds, longest_s) * 1000)
 
     async def _cancel(self) -> None:
         """Stop the remote task too; whether that succeeds, ours is stopped."""

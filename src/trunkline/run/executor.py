@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import Enum
 from typing import Protocol
 
+from msgspec import Struct
+
 from trunkline.clock import Ids
 from trunkline.log.events import AnyEvent, Recorded, Replied, Status, Stepped
 from trunkline.log.fold import State
@@ -70,9 +72,37 @@ class ChildTasks(Protocol):
         ...
 
 
-# Looks whether a question has become moot elsewhere; gives when to look again, in milliseconds.
+class Moment(Struct, frozen=True):
+    """The end of a wait: `at` as it is recorded, in milliseconds since the epoch, and `ends` by the loop.
+
+    A step of the time of day does not move `ends`.
+    """
+
+    at: int
+    ends: float
+
+
+# Looks whether a question has become moot elsewhere; gives after how many milliseconds to look again.
 LookAgain = Callable[[], Awaitable[int]]
 IsMoot = Callable[[], bool]
+
+
+class Until(Protocol):
+    """Waits until something is so, or for a moment: looked at whenever the log moves or `nudge` is called.
+
+    `children` are those whose rest may make it so. Without `parks` the executor is kept meanwhile.
+    """
+
+    async def __call__(
+        self,
+        ready: Callable[[], bool],
+        moment: Moment | None = None,
+        children: Collection[str] = (),
+        *,
+        parks: bool = True,
+    ) -> None:
+        """Wait."""
+        ...
 
 
 class Work(Protocol):
@@ -152,8 +182,16 @@ class Work(Protocol):
         """
         ...
 
-    async def sleep_until(self, moment: int) -> None:
-        """Wait for a moment, in milliseconds since the epoch."""
+    def moment(self, at: int, longest_ms: int) -> Moment:
+        """Return the end of a wait until `at` (milliseconds since the epoch), as it was recorded.
+
+        `longest_ms` is the full length of the wait: a clock that was set back before this process saw the
+        wait adds no more than that.
+        """
+        ...
+
+    def moment_in(self, rest_ms: int) -> Moment:
+        """Return the end of a wait that begins now."""
         ...
 
     async def step_before(self, name: str, fits: Callable[[Message], bool]) -> tuple[Stepped | None, bool]:
@@ -164,18 +202,9 @@ class Work(Protocol):
         """
         ...
 
-    async def until(
-        self,
-        ready: Callable[[], bool],
-        wake_at: int = 0,
-        children: Collection[str] = (),
-        *,
-        parks: bool = True,
-    ) -> None:
-        """Wait until something is so, or for a moment: looked at whenever the log moves or `nudge` is called.
-
-        `children` are those whose rest may make it so. Without `parks` the executor is kept meanwhile.
-        """
+    @property
+    def until(self) -> Until:
+        """Waits until something is so, or for a moment."""
         ...
 
     def nudge(self) -> None:

@@ -72,12 +72,6 @@ def check(request: SendRequest, bounds: Bounds, now_ms: int) -> None:
         raise _refused(DEADLINE, "the deadline of the chain has passed; nobody waits for the answer")
 
 
-def is_late(state: State, now_ms: int) -> bool:
-    """Whether the deadline of a task's chain has passed."""
-    found = deadline(state)
-    return found is not None and found <= now_ms
-
-
 def is_called(state: State) -> bool:
     """Whether a task was asked for by another agent, and not by a person or a program."""
     chain = _recorded(state) if state.message.metadata or state.metadata else None

@@ -12,10 +12,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from trunkline.clock import Ids
+from trunkline.clock import Ids, now_ms
 from trunkline.log.events import Recorded, Status, Stepped, Submitted
 from trunkline.log.fold import State
-from trunkline.run.executor import Again, ChildTasks, Executor
+from trunkline.run.executor import Again, ChildTasks, Executor, Moment
 from trunkline.run.feed import Feed
 from trunkline.run.hops import Bounds
 from trunkline.run.tasks import Tasks
@@ -26,6 +26,8 @@ log = logging.getLogger("trunkline.run")
 # What goes on beside the requests of a process, to be begun; and the longest pause before it begins again.
 BackgroundWork = Callable[[], Coroutine[Any, Any, None]]
 LONGEST_PAUSE_S = 60.0
+# The number of tasks whose waits are kept in memory, and of waits of one task.
+WAITING_TASKS, MOMENTS = 50_000, 64
 
 
 class Limits(Struct, frozen=True):
@@ -88,6 +90,8 @@ class Node:
         # Takes nothing new from the moment this is set.
         self.draining = False
         self._background: set[asyncio.Task[None]] = set()
+        # The ends of waits, by task and recorded moment.
+        self._moments: dict[str, dict[int, Moment]] = {}
         # Whether this node was announced to the others of the store.
         self.joined = False
 
@@ -127,6 +131,27 @@ class Node:
     def names_of(self, agent: str) -> tuple[str, ...]:
         """The names under which tasks of one agent are recorded: two for the one at the origin."""
         return (agent, "") if agent == self.agents[0].id and agent else (agent,)
+
+    def moment(self, task: State, at: int, longest_ms: int) -> Moment:
+        """Return the end of a recorded wait of a task; within this process it stays the same.
+
+        What is left is counted once, by the time of day, and is at most the full length of the wait.
+        """
+        known = self._moments.pop(task.task_id, {})
+        # The task that was asked for last goes last, and so does its newest wait.
+        self._moments[task.task_id] = known
+        if at not in known:
+            left_ms = max(0, min(at - max(now_ms(), task.came), longest_ms))
+            known[at] = Moment(at, self.tasks.loop.time() + left_ms / 1000)
+            while len(known) > MOMENTS:
+                del known[next(iter(known))]
+        while len(self._moments) > WAITING_TASKS:
+            del self._moments[next(iter(self._moments))]
+        return known[at]
+
+    def forget_moments(self, task_id: str) -> None:
+        """Drop the waits of a task that has ended."""
+        self._moments.pop(task_id, None)
 
     async def lives_elsewhere(self, node: str) -> bool:
         """Whether this is another node that lives, as far as the store knows."""

@@ -17,7 +17,7 @@ from trunkline.log.events import AnyEvent, Recorded, Status, Stepped
 from trunkline.log.fold import LIMITS
 from trunkline.run import contexts
 from trunkline.run.buffer import UNFLUSHED_LIMIT, EventBuffer
-from trunkline.run.executor import Again, ChildTasks, IsMoot, LookAgain, Verdict, never
+from trunkline.run.executor import Again, ChildTasks, IsMoot, LookAgain, Moment, Until, Verdict, never
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Node, error_of
 from trunkline.run.parking import Waits
@@ -199,31 +199,27 @@ class Owner:
         self.check()
         if self._questions is None:
             reopens = self._again is Again.RESUME and self.state.interrupted
-            self._questions = Questions(
-                self.state, self._buffer, self._waits().until, self._goes_on, reopens=reopens
-            )
+            self._questions = Questions(self, self._buffer, self._goes_on, reopens=reopens)
         status = bounded(self._restricted(status), self.agent.answer_s)
         return await self._questions.ask(status, is_moot, look)
 
-    async def sleep_until(self, moment: int) -> None:
-        """Wait for a moment, in milliseconds since the epoch."""
-        await self._waits().until(lambda: now_ms() >= moment, moment)
+    def moment(self, at: int, longest_ms: int) -> Moment:
+        """Return the end of a wait. See `Work.moment`."""
+        return self._node.moment(self.state, at, longest_ms)
+
+    def moment_in(self, rest_ms: int) -> Moment:
+        """Return the end of a wait that begins now."""
+        return Moment(now_ms() + rest_ms, self.loop.time() + rest_ms / 1000)
 
     async def step_before(self, name: str, fits: Callable[[Message], bool]) -> tuple[Stepped | None, bool]:
         """See `Work`."""
         names = self._node.names_of(self.agent.id)
         return await contexts.step_before(self._node.tasks, self.feed, names, name, fits)
 
-    async def until(
-        self,
-        ready: Callable[[], bool],
-        wake_at: int = 0,
-        children: Collection[str] = (),
-        *,
-        parks: bool = True,
-    ) -> None:
-        """Wait until something is so, or for a moment."""
-        await self._waits().until(ready, wake_at, children, parks=parks)
+    @property
+    def until(self) -> Until:
+        """See `Work`."""
+        return self.waits.until
 
     def nudge(self) -> None:
         """Have whatever waits look again."""
@@ -235,10 +231,11 @@ class Owner:
 
     def mark_main(self) -> None:
         """Take the asyncio task that calls this for the one in which the whole executor waits."""
-        self._waits().mark_main()
+        self.waits.mark_main()
 
-    def _waits(self) -> Waits:
-        # Most executors never wait.
+    @property
+    def waits(self) -> Waits:
+        """The waits of the executor; most never wait."""
         if self._waiting is None:
             self._waiting = Waits(self, self._node, self._task)
         return self._waiting

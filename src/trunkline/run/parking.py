@@ -9,14 +9,14 @@ import asyncio
 import gc
 import logging
 from collections.abc import Callable, Collection
+from math import ceil
 from typing import TYPE_CHECKING
 
-from trunkline.clock import now_ms
 from trunkline.errors import StoreError
 from trunkline.log.decide import Park
 from trunkline.log.events import WaitBegun
 from trunkline.run import hops
-from trunkline.run.executor import OnCrash
+from trunkline.run.executor import Moment, OnCrash
 from trunkline.run.node import Node
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Waits:
     async def until(
         self,
         ready: Callable[[], bool],
-        wake_at: int = 0,
+        moment: Moment | None = None,
         children: Collection[str] = (),
         *,
         parks: bool = True,
@@ -61,13 +61,13 @@ class Waits:
         """Wait until something is so, or for a moment. See `Work.until`."""
 
         def is_due() -> bool:
-            return ready() or 0 < wake_at <= now_ms()
+            return ready() or (moment is not None and moment.ends <= self._owner.loop.time())
 
         self._owner.check()
         # A parked task names one child; with several it is kept, and they are found by that.
         child = next(iter(children), "")
         timer = self._consider_parking_later() if parks and len(children) < 2 else None
-        noting = self._note_later(wake_at) if parks else None
+        noting = self._note_later(moment) if parks else None
         self.children.update(children)
         self.count += 1
         self.parkable = self.parkable or timer is not None
@@ -75,10 +75,10 @@ class Waits:
             while not is_due():
                 if self._park_due and timer is not None:
                     self._park_due = False
-                    await self._park(is_due, wake_at, child)
+                    await self._park(is_due, moment, child)
                     timer = self._consider_parking_later()
                     continue
-                left_s = (wake_at - now_ms()) / 1000 if wake_at else LONGEST_WAIT_S
+                left_s = LONGEST_WAIT_S if moment is None else moment.ends - self._owner.loop.time()
                 await self._node.tasks.move(self._owner.feed, min(left_s, LONGEST_WAIT_S))
         finally:
             if noting is not None:
@@ -90,20 +90,20 @@ class Waits:
             self.children.difference_update(children)
             self._owner.heard_at = self._owner.loop.time()
 
-    def _note_later(self, wake_at: int) -> asyncio.TimerHandle | None:
+    def _note_later(self, moment: Moment | None) -> asyncio.TimerHandle | None:
         """Schedule the note that a resumed executor only waits, unless its log says so already."""
         owner = self._owner
         is_main = asyncio.current_task(owner.loop) is self._main
         says_so = owner.state.crashes.only_waits or owner.agent.executor.works_elsewhere
         if not is_main or not owner.resumed or says_so:
             return None
-        return owner.loop.call_later(NOTE_AFTER_S, self._note, wake_at)
+        return owner.loop.call_later(NOTE_AFTER_S, self._note, moment)
 
-    def _note(self, wake_at: int) -> None:
+    def _note(self, moment: Moment | None) -> None:
         owner = self._owner
         # A question is waited for by the state of the task, and other tasks of a group may be at work.
         if not (owner.asking or owner.let_go or owner.open_steps or is_bounded(self._task)):
-            owner.put(WaitBegun(wake_at))
+            owner.put(WaitBegun(0 if moment is None else moment.at))
 
     def _consider_parking_later(self) -> asyncio.TimerHandle | None:
         # Only the wait of the executor as a whole: what is asked inside a gather has siblings at work.
@@ -122,15 +122,29 @@ class Waits:
         self._park_due = not self._owner.open_steps
         self._owner.feed.nudge()
 
-    async def _park(self, ready: Callable[[], bool], wake_at: int, child: str) -> None:
+    @property
+    def is_late(self) -> bool:
+        """Return whether the deadline of the task's chain has passed."""
+        last = self._last_moment()
+        return last is not None and last.ends <= self._owner.loop.time()
+
+    def _last_moment(self) -> Moment | None:
+        """Return the deadline of the task's chain, if it has one."""
+        owner = self._owner
+        at = hops.deadline(owner.state)
+        return None if at is None else owner.moment(at, max(0, at - owner.state.created_at))
+
+    async def _park(self, ready: Callable[[], bool], moment: Moment | None, child: str) -> None:
         """Let go of the task until it is due; returns if it is to go on here instead."""
-        if not self._owner.asking:
-            deadline = hops.deadline(self._owner.feed.state)
-            wake_at = min(wake_at or deadline, deadline) if deadline else wake_at
+        owner = self._owner
+        last = None if owner.asking else self._last_moment()
+        first = min([one for one in (moment, last) if one], key=lambda one: one.ends, default=None)
         try:
-            await self._owner.drain()
+            await owner.drain()
+            rest_ms = 0 if first is None else max(1, ceil((first.ends - owner.loop.time()) * 1000))
+            park = Park(self._node.id, 0 if first is None else first.at, child, rest_ms)
             # When this is appended the task is nobody's: `Owner.moved` drops the executor.
-            await self._node.tasks.change(self._owner.feed, Park(self._node.id, wake_at, child), unless=ready)
+            await self._node.tasks.change(owner.feed, park, unless=ready)
         except StoreError as error:
             # If it was written all the same, the next word finds that out; until then it just waits on.
             log.error("task.unparked task=%s error=%s", self._owner.feed.state.task_id, error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from itertools import count
 from typing import cast
 
@@ -15,12 +15,10 @@ from trunkline.errors import Unanswered
 from trunkline.log.events import ANSWERED_BY, DISPATCH_KEY, REQUESTED_BY, AnswerRead, QuestionClosed, Status
 from trunkline.log.fold import State
 from trunkline.run.buffer import EventBuffer
-from trunkline.run.executor import IsMoot, LookAgain
+from trunkline.run.executor import IsMoot, LookAgain, Work
 from trunkline.run.node import HostedAgent
 from trunkline.wire.question import OTHERS, asked_of_others
 from trunkline.wire.types import Message, Metadata, TaskState
-
-Wait = Callable[[Callable[[], bool], int], Awaitable[None]]
 
 
 def bounded(status: Status, answer_s: float) -> Status:
@@ -52,13 +50,12 @@ def restricted(status: Status, agent: HostedAgent, tenant: str, state: State) ->
 class Questions(Struct):
     """Asks the questions of an executor and waits for their answers.
 
-    `wait` waits until something is so or a moment has come, `is_ours` says whether the executor still speaks
-    for the task, and `reopens` that the next question stands open since an earlier run.
+    `work` is the task, `is_ours` says whether the executor still speaks for it, and `reopens` that the next
+    question stands open since an earlier run.
     """
 
-    _state: State
+    _work: Work
     _buffer: EventBuffer
-    _wait: Wait
     _is_ours: Callable[[], bool]
     reopens: bool
     # Whether the executor waits for its caller now.
@@ -76,7 +73,7 @@ class Questions(Struct):
         """The answer to a question, from the log or from the caller; it is withdrawn when it is moot."""
         async with self._lock:
             # Counted before it is answered: the answer to one that is given up is never that to the next.
-            state, place = self._state, self._place(status)
+            state, place = self._work.state, self._place(status)
             self._asked.add(place)
             if place >= len(state.answers):
                 try:
@@ -100,7 +97,7 @@ class Questions(Struct):
         What a child asks keeps its id, so that it is known whichever of several calls comes first when they
         are played again; all others are known by their order.
         """
-        known, of_children = self._state.questions, self._state.of_children()
+        known, of_children = self._work.state.questions, self._work.state.of_children()
         named = "" if status.message is None else status.message.message_id
         if named in of_children and named in known:
             return known.index(named)
@@ -110,7 +107,7 @@ class Questions(Struct):
     def _is_open(self, status: Status) -> bool:
         """Whether the question stands open since an earlier run."""
         reopens, self.reopens = self.reopens, False
-        asked, of_children = self._state.question, self._state.of_children()
+        asked, of_children = self._work.state.question, self._work.state.of_children()
         if not reopens or asked is None or status.message is None:
             return reopens
         ids = {asked.message_id, status.message.message_id}
@@ -118,20 +115,25 @@ class Questions(Struct):
 
     async def _ask(self, place: int, status: Status, is_moot: IsMoot, look: LookAgain | None) -> None:
         """Wait until a question is answered, or it is recorded that its deadline has passed or it is moot."""
-        state = self._state
+        work, state = self._work, self._work.state
         if not self._is_open(status):
             self._buffer.put_now(status)
         await self._buffer.drain()
-        deadline = state.deadline or 0
+        # It is open for that long in all, counted from when it was asked.
+        at = state.deadline
+        deadline = None if at is None else work.moment(at, at - state.status_at)
 
         def is_over() -> bool:
-            return place < len(state.answers) or 0 < deadline <= now_ms() or is_moot()
+            is_late = deadline is not None and deadline.ends <= work.loop.time()
+            return place < len(state.answers) or is_late or is_moot()
 
         self.asking = True
         try:
             while not is_over():
-                look_at = 0 if look is None else await look()
-                await self._wait(is_over, min([one for one in (deadline, look_at) if one], default=0))
+                pause_ms = 0 if look is None else await look()
+                moments = [] if deadline is None else [deadline]
+                moments += [work.moment_in(pause_ms)] if pause_ms else []
+                await work.until(is_over, min(moments, key=lambda one: one.ends, default=None))
         finally:
             self.asking = False
         if place == len(state.answers):

@@ -33,7 +33,7 @@ from trunkline.run.retention import Retention
 from trunkline.run.takeover import Takeover
 from trunkline.store.base import Store
 from trunkline.store.group_commit import Ack
-from trunkline.store.records import Dedup
+from trunkline.store.records import Dedup, TaskRef
 from trunkline.wire.question import answered_question
 from trunkline.wire.types import Message, Part, Role, SendRequest, TaskState
 
@@ -129,6 +129,7 @@ class Runner:
         """Join the store's nodes, take over what dead nodes left, and keep watch."""
         node = self._node
         await node.join()
+        await self._takeover.read_clock()
         # Not awaited: a crash may have left thousands, and whoever calls now need not wait for them.
         self._takeover.call()
         node.spawn(self._watch())
@@ -188,6 +189,7 @@ class Runner:
         await self._node.end_background()
         for agent in (*self._node.agents, *self._leaving):
             await agent.executor.close()
+        self._takeover.close()
         try:
             await self._store.nodes.leave(self.node)
         except StoreError as error:
@@ -238,6 +240,7 @@ class Runner:
     def _begin(self, feed: Feed, agent: HostedAgent, again: Again = Again.NO) -> None:
         # A context that is named after this task began with it.
         continues = feed.state.context_id != feed.state.task_id
+        self._takeover.expect_no_more(TaskRef(feed.tenant, feed.state.task_id))
         owner = Owner(self._node, agent, feed, self._left, continues=continues, again=again)
         self._owners.add(owner)
 
@@ -245,9 +248,12 @@ class Runner:
         self._owners.discard(owner)
         if self._leaving:
             self._node.spawn(self._close_left())
-        wake_at = owner.feed.state.wake_at
-        if wake_at is not None and wake_at < NEVER:
-            self._takeover.expect(wake_at)
+        state = owner.feed.state
+        if state.over:
+            self._node.forget_moments(state.task_id)
+        if state.wake_at is not None and state.wake_at < NEVER and not state.node:
+            moment = self._node.moment(state, state.parked_until or state.wake_at, state.wake_at - now_ms())
+            self._takeover.expect(TaskRef(owner.tenant, state.task_id), moment.ends)
 
     async def _resolve(self, feed: Feed) -> None:
         """Look whether an append whose fate is unknown was written: what is claimed by us must be run."""
@@ -440,17 +446,18 @@ class Runner:
             await asyncio.sleep(BEAT_S)
             try:
                 await self._store.nodes.beat(self.node)
+                await self._takeover.read_clock()
                 self.tasks.failing = False
             except StoreError as error:
                 self.tasks.failing = True
                 log.error("node.silent node=%s error=%s", self.node, error)
-            time, now = self.tasks.loop.time(), now_ms()
+            time = self.tasks.loop.time()
             for owner in list(self._owners):
                 if owner.asking:
                     continue
                 if not owner.waiting and owner.heard_at < time - owner.agent.stall_s:
                     owner.stop_with("The skill was silent for too long and was stopped.")
-                elif hops.is_late(owner.state, now):
+                elif owner.waits.is_late:
                     owner.stop_with("The deadline that came with the message has passed.")
 
 

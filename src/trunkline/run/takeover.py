@@ -11,12 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from heapq import heappop, heappush
 
-from trunkline.clock import now_ms, wait_event
+from trunkline.clock import follow_server, now_ms, wait_event
 from trunkline.errors import Conflict, StoreError, TurnOver
 from trunkline.log.decide import Claim, Emit, ForceCancel, Release, decide
-from trunkline.log.fold import State
+from trunkline.log.fold import NEVER, State
 from trunkline.log.head import state_from
 from trunkline.run.executor import Again, OnCrash
 from trunkline.run.feed import Feed
@@ -27,6 +26,8 @@ from trunkline.store.records import Orphan, TaskRef
 log = logging.getLogger("trunkline.run")
 SHARED_S = 0.15
 ALONE_S = OWN_S = 5.0
+# A clock that differs by less from one reading to the next was not set.
+STEP_S = 1.0
 PAGE = 1000
 TOGETHER = 100
 DIED = "The process that ran this task ended before the task did."
@@ -55,9 +56,12 @@ class Takeover:
         self._damaged: set[Orphan] = set()
         # What the last look found to be claimed by this node and not run here.
         self._unrun: set[Orphan] = set()
-        # When tasks that were parked here are due, the next one first.
-        self._moments: list[int] = []
-        self._timer: asyncio.TimerHandle | None = None
+        # Parked tasks that are due whatever the clock shows, and timers for those that will be.
+        self._due: set[TaskRef] = set()
+        self._timers: dict[TaskRef, asyncio.TimerHandle] = {}
+        # How far the store's time was ahead of the monotonic clock; None before it was first read.
+        self._ahead_s: float | None = None
+        self._is_misdated = True
         # How many tasks of dead nodes were taken over, by what was then done with them.
         self.takeovers = dict.fromkeys(Again, 0)
 
@@ -65,28 +69,87 @@ class Takeover:
         """Look now: somebody has reason to believe that a node is gone."""
         self._called.set()
 
-    def expect(self, moment: int) -> None:
-        """Look at this moment too: a task that was parked here is due then."""
-        if self._store.shared:
-            # Looks often enough by itself; and any other node may be the first to see it.
-            return
-        heappush(self._moments, moment)
-        if self._moments[0] == moment:
-            self._set_timer()
+    def expect(self, task: TaskRef, ends: float) -> None:
+        """Take up a parked task at this time of the loop.
 
-    def _set_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        delay_s = max(0, self._moments[0] - now_ms()) / 1000
-        self._timer = self._node.tasks.loop.call_later(delay_s, self._moment)
+        Replicas of a shared store follow its clock instead: any of them may be the first to see the task.
+        """
+        self.expect_no_more(task)
+        if not self._store.shared:
+            self._timers[task] = self._node.tasks.loop.call_at(ends, self._has_come, task)
 
-    def _moment(self) -> None:
-        self._timer, now = None, now_ms()
-        while self._moments and self._moments[0] <= now:
-            heappop(self._moments)
+    def expect_no_more(self, task: TaskRef) -> None:
+        """Drop the timer of a task that runs or ended."""
+        if (timer := self._timers.pop(task, None)) is not None:
+            timer.cancel()
+
+    def _has_come(self, task: TaskRef) -> None:
+        del self._timers[task]
+        self._due.add(task)
         self.call()
-        if self._moments:
-            self._set_timer()
+
+    def close(self) -> None:
+        """Drop all timers, and use this machine's clock again."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        if self._store.shared:
+            follow_server(None)
+
+    async def read_clock(self) -> None:
+        """Follow the clock of a shared store; where it was set back, look for waits that it prolongs.
+
+        Raises:
+            StoreError: the store is away.
+        """
+        if not self._store.shared:
+            return
+        now = await self._store.clock.now()
+        ahead_s = now / 1000 - self._node.tasks.loop.time()
+        follow_server(now)
+        if self._ahead_s is not None and ahead_s < self._ahead_s - STEP_S:
+            log.warning("clock.set_back seconds=%.0f", self._ahead_s - ahead_s)
+            self._is_misdated = True
+            self.call()
+        self._ahead_s = ahead_s
+
+    async def _find_parked(self) -> None:
+        """Find the tasks that were parked by an earlier process or an earlier clock.
+
+        What is left of their waits is at most their full length. In a shared store, each wait that began in
+        the future is taken up: its executor waits for the rest, and at most for the full length.
+        """
+        now, after = await self._store.clock.now(), ""
+        since = now + round(STEP_S * 1000) if self._store.shared else -NEVER
+        while page := await self._store.nodes.parked(since, PAGE, after):
+            after = page[-1].task_id
+            for one in page:
+                if self._store.shared:
+                    self._due.add(TaskRef(one.tenant, one.task_id))
+                elif (task := TaskRef(one.tenant, one.task_id)) not in self._timers:
+                    rest_ms = min(one.wake_at - now, one.wake_at - one.since)
+                    self.expect(task, self._node.tasks.loop.time() + rest_ms / 1000)
+        self._is_misdated = False
+
+    async def _take_due(self) -> None:
+        """Take up the parked tasks whose time has come; those of agents that are not here stay due."""
+        due = list(self._due)
+        for start in range(0, len(due), TOGETHER):
+            some = due[start : start + TOGETHER]
+            feeds = await self._node.tasks.load_all(some)
+            waiting = {
+                task: feed.state
+                for task, feed in feeds.items()
+                if feed.runner is None and feed.state.wake_at and not feed.state.over
+            }
+            self._due.difference_update(set(some) - waiting.keys())
+            await self._take_all(
+                [
+                    Orphan(task.tenant, task.task_id, state.node, state.agent)
+                    for task, state in waiting.items()
+                    if self._node.find(task.tenant, state.agent)
+                ]
+            )
 
     async def run(self) -> None:
         """Look for orphans again and again, for ever."""
@@ -110,12 +173,17 @@ class Takeover:
             # Among them is what we have just released, for others.
             return
         await self._take_all(list(self._unsure))
+        if self._is_misdated:
+            await self._find_parked()
+        if self._due:
+            await self._take_due()
         seen: set[Orphan] = set()
         moved, self._moved = self._moved, set()
         nodes, agents = self._store.nodes, self._node.names
         while True:
             # What is left alone stays on the first page, and must not keep the others from it.
-            page = await nodes.orphans(agents, PAGE + len(self._damaged))
+            timed = self._store.shared
+            page = await nodes.orphans(agents, PAGE + len(self._damaged), timed=timed)
             orphans = [one for one in page if self._is_news(one, seen)]
             if not orphans:
                 return
@@ -228,11 +296,15 @@ class Takeover:
             if orphan in self._unsure and self._is_idle(feed):
                 await node.tasks.change(feed, Release(node.id))
             return
-        wake_at = state.wake_at
-        if wake_at is not None and wake_at > now_ms():
+        wake_at, task = state.wake_at, TaskRef(feed.tenant, state.task_id)
+        is_early = bool(wake_at) and (not self._store.shared or (wake_at or 0) > now_ms())
+        if is_early and task not in self._due and orphan not in self._unsure:
             return
+        self._due.discard(task)
         own = orphan.node == node.id
-        claimed = () if own else await node.tasks.change(feed, Claim(node.id, orphan.node))
+        # In the log, so that whatever its clock shows its executor knows that the moment has come.
+        claim = Claim(node.id, orphan.node, due=bool(wake_at))
+        claimed = () if own else await node.tasks.change(feed, claim)
         if not claimed and not ((own or orphan in self._unsure) and self._is_idle(feed)):
             return
         if own and state.seq == state.opened:

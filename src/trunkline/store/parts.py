@@ -22,7 +22,7 @@ from trunkline.errors import Conflict, Duplicate
 from trunkline.log.compact import Append, compact
 from trunkline.log.encoding import DECODE_ERRORS, decode, encode, placed
 from trunkline.log.events import Compacted, spanned
-from trunkline.log.fold import State
+from trunkline.log.fold import NEVER, State
 from trunkline.log.head import Head, head_after
 from trunkline.log.ids import Position
 from trunkline.store.database import Rows, StorePart
@@ -37,6 +37,7 @@ from trunkline.store.records import (
     HeadPage,
     NodeRecord,
     Orphan,
+    ParkedTask,
     Poll,
     TaskRef,
     TenantDoc,
@@ -179,12 +180,19 @@ class Nodes(StorePart, ABC):
         """The nodes that are known, by id; those that went in peace are not."""
 
     @abstractmethod
-    async def orphans(self, agents: Sequence[str], limit: int = 100) -> builtins.list[Orphan]:
+    async def orphans(
+        self, agents: Sequence[str], limit: int = 100, *, timed: bool = True
+    ) -> builtins.list[Orphan]:
         """Tasks of these agents that somebody must take up, oldest first.
 
-        Submitted or working, not parked and last claimed by no living node; or parked until a moment that
-        has come.
+        Submitted or working, not parked and last claimed by no living node; or parked and spoken to since, or
+        if they are `timed` parked until a moment that has come.
         """
+
+    async def parked(self, since: int, limit: int = 100, after: str = "") -> builtins.list[ParkedTask]:
+        """Return tasks whose wait for a moment began after `since`, by id, behind the id `after`."""
+        values = {"never": NEVER, "since": since, "limit": limit, "after": after}
+        return [ParkedTask(*row) for row in await self._database.rows("parked", **values)]
 
     @abstractmethod
     async def waiting(
@@ -201,8 +209,7 @@ class Nodes(StorePart, ABC):
 
     async def rested_children(self, limit: int = 100) -> builtins.list[TaskRef]:
         """Tasks that have ended or ask, and whose parked parent was not told: a process died before."""
-        now = self._database.now_ms()
-        return [TaskRef(*row) for row in await self._database.rows("rested_children", now=now, limit=limit)]
+        return [TaskRef(*row) for row in await self._database.rows("rested_children", limit=limit)]
 
     async def open_children_of_ended(self, limit: int = 100) -> builtins.list[TaskRef]:
         """Tasks that are not ended although their parent is."""

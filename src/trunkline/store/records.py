@@ -219,6 +219,13 @@ class Orphan(TaskRef, frozen=True, gc=False):
     released: Head | None = None
 
 
+class ParkedTask(TaskRef, frozen=True, gc=False):
+    """A task that waits for a moment: when it is due and when its wait began, by the clock of that time."""
+
+    wake_at: int
+    since: int
+
+
 class Waiting(TaskRef, frozen=True, gc=False):
     """An open task whose agent no living node carries."""
 

@@ -68,10 +68,14 @@ class Nest(Struct, frozen=True):
 
 
 class Sleep(Struct, frozen=True):
-    """A moment to come; `fires` if a row tells of it, as with a timer and not with a pause before a retry."""
+    """A moment to come; `fires` if a row tells of it, as with a timer and not with a pause before a retry.
+
+    `length_ms` is how long the whole pause is; None if the node names a date.
+    """
 
     node: Node
     due: int
+    length_ms: int | None
     fires: bool
 
 

@@ -132,9 +132,10 @@ def _failed(
     if node.retry is None or not again:
         walk.event("ActivityFailed", node.id, **told)
         raise NodeFailed(reason, done.error, node.id, done.code)
-    due = walk.clock() + node.retry.backoff_ms(attempt)
+    length_ms = node.retry.backoff_ms(attempt)
+    due = walk.clock() + length_ms
     stands = walk.event("ActivityFailed", node.id, **told, willRetry=True, _due=due)
-    yield Sleep(node, stands.get("_due", due), fires=False)
+    yield Sleep(node, stands.get("_due", due), length_ms, fires=False)
 
 
 def _delegate(walk: Walk, node: Node, span: Span | None) -> Steps:
@@ -247,15 +248,17 @@ def _wait(walk: Walk, node: Node, span: Span | None) -> Steps:
     if kind == "signal":
         return (yield from _signal(walk, node, span))
     moment: Metadata
+    length_ms = None
     if kind == "duration":
         wait_ms = _duration_ms(node)
-        moment, due = {"wait_ms": wait_ms}, walk.clock() + min(wait_ms, LONGEST_MS)
+        length_ms = min(wait_ms, LONGEST_MS)
+        moment, due = {"wait_ms": wait_ms}, walk.clock() + length_ms
     else:
         moment, due = {"until": node.config["until"]}, _moment(node)
     # The moment that was recorded counts, whenever the walk comes by again.
     due = walk.command("StartTimer", node.id, kind=kind, **moment, _due=due).get("_due", due)
     walk.event("TimerStarted", node.id, kind=kind)
-    yield Sleep(node, due, fires=True)
+    yield Sleep(node, due, length_ms, fires=True)
     walk.event("TimerFired", node.id, kind=kind)
     yield from _complete(walk, node, {})
     walk.checkpoint(node.id, span)

@@ -17,6 +17,7 @@ from trunkline.clock import now_ms
 from trunkline.errors import FlowRefused, Misuse, TaskNotFound, UnsupportedOperation
 from trunkline.flow.activities.base import Activity, DelegateOrder, Outcome, output_of
 from trunkline.flow.definition.checks import SchemaCheck
+from trunkline.flow.definition.document import LONGEST_MS
 from trunkline.flow.definitions import Loaded
 from trunkline.flow.engine.children import ChildRun, agent_request, child_id, nested_done, read_done
 from trunkline.flow.engine.effects import (
@@ -41,9 +42,9 @@ from trunkline.flow.engine.view import RUN_TOO_LARGE
 from trunkline.flow.engine.walk import Ended, Lane, NodeFailed, Walk, spanned
 from trunkline.flow.jq.pool import BudgetSpent, FilterFailed, WorkerBudget
 from trunkline.log.events import AnswerRead, FlowRow, FlowRows, QuestionClosed, Status
-from trunkline.log.fold import BYTES_LIMIT, EVENTS_LIMIT, LIMITS
+from trunkline.log.fold import BYTES_LIMIT, EVENTS_LIMIT, LIMITS, NEVER
 from trunkline.run import hops
-from trunkline.run.executor import Work
+from trunkline.run.executor import Moment, Work
 from trunkline.wire.types import Message, SendRequest, TaskState
 
 # Left of a task's limit for the rows that say that it was reached.
@@ -94,7 +95,7 @@ class Run:
         self._budget = WorkerBudget(WORKER_S)
         self.meter = RunMeter(work, parts.meter, self.walk)
         self._tasks: dict[Lane, asyncio.Task[Done]] = {}
-        self._moments: dict[Lane, int] = {}
+        self._moments: dict[Lane, Moment] = {}
         self._children: dict[Lane, ChildRun] = {}
         # What is asked of the caller, by the ids of the questions; and the one that is open.
         self._asks: dict[str, Lane] = {}
@@ -139,12 +140,12 @@ class Run:
                 await self._check_state(lane, state)
             case RecordRows():
                 await self._turn(lane)
-            case Sleep(due=due):
-                if due <= now_ms():
-                    self.walk.answer(lane, None)
-                else:
-                    self._moments[lane] = due
-                    self.walk.wait(lane)
+            case Sleep(due=due, length_ms=length_ms):
+                longest_ms = NEVER if length_ms is None else length_ms
+                self._moments[lane] = moment = self._work.moment(due, longest_ms)
+                self.walk.wait(lane)
+                if moment.ends <= self._work.loop.time():
+                    await self._come_due(lane)
             case Perform() | Delegate() if self._mode == "host_mediated":
                 # One at a time: the next branch begins when the host has submitted this one.
                 self.walk.held = True
@@ -294,7 +295,8 @@ class Run:
             return
         await self._open_child(lane, child, agent, request, nested=False)
         if effect.until and lane in self._children:
-            self._moments[lane] = effect.until
+            length_ms = min(cast("int", node.timeout_ms), LONGEST_MS)
+            self._moments[lane] = self._work.moment(effect.until, length_ms)
 
     async def _agent_of(self, agent_id: str, child: str) -> str | None:
         """The agent whose task a delegation is; one that has it already goes on, listed or not."""
@@ -414,9 +416,9 @@ class Run:
             if child.has_news:
                 await self._look_at(lane, child)
                 return True
-        now = now_ms()
-        for lane, due in self._moments.items():
-            if due <= now:
+        now = self._work.loop.time()
+        for lane, moment in self._moments.items():
+            if moment.ends <= now:
                 await self._come_due(lane)
                 return True
         return False
@@ -514,14 +516,14 @@ class Run:
         """Wait until something has come, for whichever lane."""
         waits = [child.id for child in self._children.values()]
         if waits and self._may_linger():
-            await self._work.until(self._is_ready, now_ms() + LINGER_MS, waits, parks=False)
+            await self._work.until(self._is_ready, self._work.moment_in(LINGER_MS), waits, parks=False)
             if self._is_ready():
                 return
         self._record(waits=not self._is_at_work())
         if self.walk.ended is not None:
             return
         self._ask()
-        moment = min(self._moments.values(), default=0)
+        moment = min(self._moments.values(), key=lambda one: one.ends, default=None)
         await self._work.until(self._is_ready, moment, waits, parks=not self._tasks)
 
     def _may_linger(self) -> bool:

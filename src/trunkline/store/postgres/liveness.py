@@ -18,6 +18,7 @@ import msgspec
 
 from trunkline.clock import wait_event
 from trunkline.errors import StoreError
+from trunkline.log.fold import AT_ONCE
 from trunkline.store.database import Database
 from trunkline.store.parts import Nodes
 from trunkline.store.postgres.address import DATABASE_ERRORS, STATEMENT_SECONDS, DatabaseAddress, lock_key
@@ -294,7 +295,7 @@ class PostgresNodes(Nodes):
             if not signs.gone
         ]
 
-    async def orphans(self, agents: Sequence[str], limit: int = 100) -> list[Orphan]:
+    async def orphans(self, agents: Sequence[str], limit: int = 100, *, timed: bool = True) -> list[Orphan]:
         """See `Nodes`."""
         search = time.monotonic() - self._searched >= SEARCH_SECONDS
         rows = await self._database.rows(
@@ -303,7 +304,7 @@ class PostgresNodes(Nodes):
             # Nobody's tasks among them: those that a node has released.
             dead=["", *await self.dead()],
             search=search,
-            now=self._database.now_ms(),
+            now=self._database.now_ms() if timed else AT_ONCE,
             limit=limit,
         )
         # While there are some, the next look is a search again.

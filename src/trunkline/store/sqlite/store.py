@@ -11,6 +11,7 @@ from functools import partial
 
 import msgspec
 
+from trunkline.log.fold import AT_ONCE
 from trunkline.store.base import Store
 from trunkline.store.database import Rows
 from trunkline.store.parts import Docs, Maintenance, Nodes
@@ -97,9 +98,9 @@ class SqliteNodes(Nodes):
             for node, agents, beat in rows
         ]
 
-    async def orphans(self, agents: Sequence[str], limit: int = 100) -> list[Orphan]:
+    async def orphans(self, agents: Sequence[str], limit: int = 100, *, timed: bool = True) -> list[Orphan]:
         """See `Nodes`."""
-        now = self._database.now_ms()
+        now = self._database.now_ms() if timed else AT_ONCE
         found = await self._database.rows("orphans", agents=agents, now=now, limit=limit)
         return [orphan(*row) for row in found]
 

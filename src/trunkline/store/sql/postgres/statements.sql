@@ -370,11 +370,21 @@ WHERE t.state <= 4 AND t.task_id > :after AND t.tenant = coalesce(:tenant::text,
 ORDER BY t.task_id
 LIMIT :limit::bigint;
 
--- Those whose own moment has come wake by themselves.
+-- Open tasks with a moment, by when that was recorded: the event of the head tells it.
+-- name: parked
+SELECT t.tenant, t.task_id, t.wake_at, e.at
+FROM tasks AS t CROSS JOIN LATERAL (
+    SELECT at FROM events WHERE task_id = t.task_id AND first <= t.seq ORDER BY first DESC LIMIT 1
+) AS e
+WHERE t.state <= 4 AND t.wake_at > 0 AND t.wake_at < :never::bigint AND t.task_id > :after AND e.at > :since::bigint
+ORDER BY t.task_id
+LIMIT :limit::bigint;
+
+-- Those that were spoken to since wake by themselves.
 -- name: rested_children
 SELECT c.tenant, c.task_id
 FROM tasks AS p JOIN tasks AS c ON c.task_id = p.child AND c.tenant = p.tenant AND c.state >= 3
-WHERE p.child <> '' AND p.wake_at > (SELECT coalesce(:now::bigint, now_ms()))
+WHERE p.child <> '' AND p.wake_at > 0
 ORDER BY p.task_id
 LIMIT :limit::bigint;
 

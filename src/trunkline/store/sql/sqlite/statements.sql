@@ -273,12 +273,21 @@ WHERE agents.agent NOT IN (SELECT each.value FROM nodes CROSS JOIN json_each(nod
 ORDER BY t.task_id
 LIMIT :limit;
 
--- Those whose own moment has come wake by themselves.
+-- Open tasks with a moment, by when that was recorded: the event of the head tells it.
+-- name: parked
+SELECT t.tenant, t.task_id, t.wake_at, e.at
+FROM tasks AS t INDEXED BY tasks_open CROSS JOIN events AS e
+    ON e.task = t.num AND e.seq = (SELECT min(seq) FROM events WHERE task = t.num AND seq >= t.seq)
+WHERE t.state <= 4 AND t.wake_at > 0 AND t.wake_at < :never AND t.task_id > :after AND e.at > :since
+ORDER BY t.task_id
+LIMIT :limit;
+
+-- Those that were spoken to since wake by themselves.
 -- name: rested_children
 SELECT c.tenant, c.task_id
 FROM tasks AS p INDEXED BY tasks_awaiting CROSS JOIN tasks AS c
     ON c.task_id = p.child AND c.tenant = p.tenant AND c.state >= 3
-WHERE p.child <> '' AND p.wake_at > :now
+WHERE p.child <> '' AND p.wake_at > 0
 ORDER BY p.task_id
 LIMIT :limit;
 
