@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import get_args
 
+import openai
 import pytest
 
 from tests.docs.pages import ROOT, blocks
@@ -25,7 +26,7 @@ from trunkline.wire.types import TaskState
 
 PAGE = "docs/mock.md"
 TEXT = (ROOT / PAGE).read_text(encoding="utf-8")
-TRAVEL, FAULTY, EXPECTING = blocks(PAGE, "yaml")
+MODEL, TRAVEL, FAULTY, EXPECTING = blocks(PAGE, "yaml")
 SERVE, SEND, RECORD, REPLAY = [block.splitlines() for block in blocks(PAGE, "sh")]
 COMMAND = [sys.executable, "-c", "from trunkline.cli.main import main; main()"]
 
@@ -52,6 +53,20 @@ def served(folder: Path, line: str) -> Iterator[str]:
         process.wait(60)
         reading.join(60)
         process.stderr.close()
+
+
+def test_the_model_answers_as_the_page_says(tmp_path: Path) -> None:
+    (tmp_path / "model.yaml").write_text(MODEL, encoding="utf-8")
+    (line,) = [line for line in TEXT.splitlines() if line.startswith("trunkline mock model.yaml --openai")]
+    with served(tmp_path, line) as url:
+        client = openai.OpenAI(base_url=url, api_key="none")
+        answers = [
+            client.chat.completions.create(model="m", messages=[{"role": "user", "content": text}])
+            for text in ("Hello!", "read it", "else")
+        ]
+    messages = [one.choices[0].message for one in answers]
+    assert [one.content for one in messages] == ["Good morning.", None, "I do not know."]
+    assert messages[1].tool_calls
 
 
 def test_the_scenario_and_its_recording(tmp_path: Path) -> None:

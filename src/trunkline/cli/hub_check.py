@@ -277,7 +277,7 @@ def _check_models(fleet: Fleet) -> Iterator[str]:
     except ImportError as error:
         yield f"models need {error.name}: pip install 'trunkline[model]'"
         return
-    models = ProviderModels(variable_of(UNSERVED))
+    models = ProviderModels(variable_of(UNSERVED), fleet.workspace)
     for entry, model in entries:
         named = [("model", model.model)]
         named += [] if model.advisor is None else [("advisor.model", model.advisor.model)]

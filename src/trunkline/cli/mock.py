@@ -1,4 +1,4 @@
-"""`trunkline mock`: scenarios on a port, and recordings of real agents."""
+"""`trunkline mock`: scenarios and scripted models on a port, and recordings of real agents."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from trunkline.cli.parsing import Commands, ServingGroup
 from trunkline.errors import Misuse
 from trunkline.http.host_check import LOOPBACK, is_loopback
 from trunkline.mock.app import Mock
+from trunkline.mock.model_script import load_model_script
+from trunkline.mock.openai_api import MODEL, ModelMock
 from trunkline.mock.recorder import Recorder
 from trunkline.mock.script import load_scenarios, write_scenario
 from trunkline.mock.serve import App, Mocks, bind, server_of
@@ -40,8 +42,16 @@ def serve(
     seed: Annotated[
         int | None, typer.Option(help="Draws faults by chance otherwise; the file's own unless told.")
     ] = None,
+    openai: Annotated[
+        bool, typer.Option("--openai", help="Serve FILE as a model with the chat completions API of OpenAI.")
+    ] = False,
 ) -> None:
     """Serve mock agents until interrupted; exit code 1 if what the file expects did not happen."""
+    if openai:
+        if not open_:
+            _check_host(host)
+        _listen(ModelMock(load_model_script(Path(file))), host, port, [("/v1", MODEL)])
+        return
     scenarios = load_scenarios(file)
     if seed is not None:
         scenarios = tuple(replace(scenario, seed=seed) for scenario in scenarios)

@@ -41,7 +41,7 @@ class HostModels:
     ) -> None:
         self._egress = host.egress
         self._parts = ModelParts(
-            models=ProviderModels(variable),
+            models=ProviderModels(variable, workspace),
             agents=catalogue.listed,
             fetcher=host.fetchers.find,
             egress=host.fetchers.shared_egress,

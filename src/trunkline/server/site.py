@@ -27,7 +27,7 @@ from trunkline.wire.delegate import read_submission, record, request_of
 from trunkline.wire.jsonrpc import Envelope
 from trunkline.wire.operations import NAMES, Operation, match
 from trunkline.wire.read import read_tenant
-from trunkline.wire.service_parameters import Version, negotiate, read_correlation
+from trunkline.wire.service_parameters import CORRELATION, Version, negotiate, read_correlation
 from trunkline.wire.types import TaskQuery
 from trunkline.wire.writer import Dialect
 
@@ -226,7 +226,7 @@ class Site:
             traces.recorded(headers),
             None if SPELLED.keys().isdisjoint(headers) else read_asked(headers),
             self._admission.lasting(exchange),
-            read_correlation(headers),
+            read_correlation(headers) if CORRELATION[0] in headers or CORRELATION[1] in headers else None,
         )
 
     def _extended(self, exchange: Exchange, caller: Caller, tenant: str) -> bytes:

@@ -22,7 +22,7 @@ class Version(Enum):
 IDEMPOTENT_SEND = "https://trunkline.dev/a2a/ext/idempotent-send/v1"
 COUNT_LIMIT = 32
 LENGTH_LIMIT = 256
-_CORRELATION = (b"x-correlation-id", b"x-parent-id")
+CORRELATION = (b"x-correlation-id", b"x-parent-id")
 _V1 = re.compile(r"1(\.0(\.[0-9]+)?)?\Z")
 _V03 = re.compile(r"0\.[23](\.[0-9A-Za-z.+-]*)?\Z")
 
@@ -52,9 +52,7 @@ def read_correlation(headers: Mapping[bytes, bytes]) -> Correlation | None:
 
     An ID that is too long or not printable is left out, because such a header must not fail the request.
     """
-    if not (_CORRELATION[0] in headers or _CORRELATION[1] in headers):
-        return None
-    correlation_id, parent_id = (_usable_id(headers.get(name, b"")) for name in _CORRELATION)
+    correlation_id, parent_id = (_usable_id(headers.get(name, b"")) for name in CORRELATION)
     return Correlation(correlation_id, parent_id) if correlation_id or parent_id else None
 
 

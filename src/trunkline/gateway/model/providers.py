@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from inspect import signature
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from pydantic_ai.exceptions import UserError
@@ -13,6 +14,7 @@ from pydantic_ai.providers import Provider, infer_provider_class
 
 from trunkline.errors import Misuse
 from trunkline.fleet.catalogue.model_entry import ModelEntry
+from trunkline.gateway.model.scripted import scripted_model
 from trunkline.net.egress import Egress, target
 from trunkline.net.http_client import SocketHttpClient
 from trunkline.net.httpx_transport import GuardedClient, guarded_client
@@ -63,10 +65,11 @@ class MadeProvider(NamedTuple):
 
 
 class ProviderModels:
-    """Models of providers; `variable` gives what the environment has of addresses and keys."""
+    """Models of providers, and of scripts in the workspace; `variable` reads the environment."""
 
-    def __init__(self, variable: Callable[[str], str | None]) -> None:
+    def __init__(self, variable: Callable[[str], str | None], workspace: Path = Path()) -> None:
         self._variable = variable
+        self._workspace = workspace
         # By name, address, key and rule: as many as the operator has set up, whatever models entries name.
         self._providers: dict[tuple[str, str, str, Egress | None], MadeProvider] = {}
 
@@ -75,6 +78,10 @@ class ProviderModels:
     ) -> Model:
         """See `ModelSource`."""
         provider, _, model = name.partition(":")
+        if provider == "script":
+            if egress is not None:
+                raise Misuse(f"{name}: only files may name a script, because it is a file of the server")
+            return scripted_model(self._workspace / model)
         # What OpenAI's own line of models speaks first is spoken by few who serve models like them.
         kind = "openai-chat" if provider == "openai" else provider
         given = self._given(provider, base_url, api_key_env)
