@@ -120,6 +120,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     task_max_age: Seconds = 3600.0
     push: bool = True
     stream_close: Literal["whole", "last"] = "whole"
+    final_message: bool = False
     unread_parts: Literal["pass", "refuse"] = "pass"
     push_format: Literal["event", "task"] = "event"
     push_retry: Literal["quick", "long"] = "quick"
@@ -210,7 +211,7 @@ def seconds(age: float | str) -> float:
 # What each agent of a host has of its own; everything else is the host's.
 OF_SITE = frozenset({
     "reply", "wait_limit", "stall_limit", "retention", "coalesce_characters", "coalesce_milliseconds",
-    "push_format", "stream_close", "unread_parts",
+    "final_message", "push_format", "stream_close", "unread_parts",
 })  # fmt: skip
 
 

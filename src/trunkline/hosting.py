@@ -51,7 +51,7 @@ class ExecutorFactory(Struct, frozen=True):
         )
         elsewhere = PeerExecutor(agent.peers, following=self.following)
         return (
-            HostedAgent(name, executor, own.stall_limit, own.kept_s),
+            HostedAgent(name, executor, own.stall_limit, own.kept_s, final_message=own.final_message),
             HostedAgent(reachable.remote, elsewhere, own.task_max_age, own.kept_s),
         )
 

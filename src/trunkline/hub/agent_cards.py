@@ -32,7 +32,7 @@ def card_of(listed: Listed, declared: tuple[Extension, ...] = REPORTED) -> Card:
     skills = tuple([_skill(one, name, detailed.get(one.id)) for one in (*listed.skills, *listed.private)])
     given = _TEXT if listed.entry.model is None else (*_TEXT, "application/json")
     return Card(
-        name=name,
+        name=listed.entry.title or name,
         description=listed.description or name,
         version=_version(listed),
         rpc_url="",

@@ -313,7 +313,15 @@ class CarriedAgents:
         )
         settings = self._settings
         silent_s, kept_s = settings.task_max_age, settings.kept_s
-        hosted = HostedAgent(name, executor, silent_s, kept_s, settings.inbox_ttl_s, executor.opening)
+        hosted = HostedAgent(
+            name,
+            executor,
+            silent_s,
+            kept_s,
+            settings.inbox_ttl_s,
+            executor.opening,
+            final_message=settings.final_message,
+        )
         self._host(name, "peer", [hosted])
 
     def _peer(self, name: str, tenant: str) -> Peer | None:
@@ -375,6 +383,7 @@ class CarriedAgents:
                 opening=executor.opening,
                 legible=executor.legible,
                 check_answer=executor.check_answer,
+                final_message=self._settings.final_message,
             )
             self._host(name, "flow", [hosted])
         told = definition.document["document"].get("description") or definition.name

@@ -80,6 +80,11 @@ class FlowHost:
         """There is nothing that one tenant sees and another does not."""
         return False
 
+    @property
+    def hides_cards(self) -> bool:
+        """Return False: there is one card."""
+        return False
+
     def cards(self, tenant: str | None) -> Cards:
         """The cards that everybody is shown."""
         del tenant

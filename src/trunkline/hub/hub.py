@@ -283,7 +283,7 @@ class Hub:
         return quotas.let_in(caller.tenant, caller.principal)
 
     def _own_cards(self, tenant: str) -> Cards | None:
-        return self._front.cards(tenant) if self.shared else None
+        return self._front.cards(tenant) if self.hides_cards else None
 
     async def _serve_tenants(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Answer by the store that the host has now."""
@@ -381,6 +381,11 @@ class Hub:
         """Whether there is a tenant beside the default one: made by an operator, or of a key or an issuer."""
         issued = any([one.tenant != DEFAULT_TENANT for one in self.host.settings.issuers])
         return issued or self._tenants.several or self._keyring.several
+
+    @property
+    def hides_cards(self) -> bool:
+        """Return whether callers without a key see no agent: by `cards`, or with several tenants."""
+        return self.file.cards == "authenticated" or self.shared
 
     def find_site(self, tenant: str, name: str) -> Site | None:
         """The site of an agent of the catalogue of a tenant."""

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, TypeVar, cast
+from typing import Annotated, Literal, TypeVar, cast
 
 import msgspec
 from msgspec import Meta, Struct
@@ -46,9 +46,10 @@ class RoutingForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class HubFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `hub.yaml` may say; the helm is the agent that takes what names no skill.
+    """The members of `hub.yaml`; the helm is the agent that takes what names no skill.
 
-    `search` is the address of a search engine that speaks like SearXNG.
+    `search` is the address of a search engine that answers like SearXNG. With `cards` authenticated, callers
+    without a key see a card that names no agent.
     """
 
     name: _Name = "hub"
@@ -60,6 +61,7 @@ class HubFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     notify: Annotated[tuple[NoticeReceiver, ...], Meta(max_length=LIMIT)] = ()
     quota: TenantQuota = TenantQuota()
     search: str = ""
+    cards: Literal["public", "authenticated"] = "public"
     tenant_settings: TenantSettings = TenantSettings()
 
 

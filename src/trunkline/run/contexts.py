@@ -12,6 +12,7 @@ from trunkline.errors import StoreError
 from trunkline.log.events import Recorded, Stepped
 from trunkline.log.fold import BYTES_LIMIT, State
 from trunkline.run.feed import PAGE, Feed
+from trunkline.run.final_message import reply_id
 from trunkline.run.tasks import Tasks
 from trunkline.store.records import Where
 from trunkline.wire.types import Message, Part, Role
@@ -87,9 +88,9 @@ def _size(part: Part) -> int:
 
 
 def _conversation(state: State) -> list[Message]:
-    """A task as part of a conversation: its messages, then its results as the agent's last word."""
+    """Return a task as part of a conversation: its messages, then its results as the agent's last message."""
     said = list(state.history)
-    if state.status_message is not None:
+    if state.status_message is not None and state.status_message.message_id != reply_id(state.task_id):
         said.append(state.status_message)
     parts = tuple(part for artifact in state.task().artifacts for part in artifact.parts)
     if parts:

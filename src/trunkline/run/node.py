@@ -63,6 +63,8 @@ class HostedAgent(Struct, frozen=True):
     serves: Callable[[str], bool] | None = None
     check_answer: Callable[[Feed, Message], Awaitable[None]] | None = None
     asks_others: Callable[[str], bool] | None = None
+    # Whether the reply is on the last status of a task, too.
+    final_message: bool = False
 
     @property
     def unbegun(self) -> Again:

@@ -19,6 +19,7 @@ from trunkline.run import contexts
 from trunkline.run.buffer import UNFLUSHED_LIMIT, EventBuffer
 from trunkline.run.executor import Again, ChildTasks, IsMoot, LookAgain, Moment, Until, Verdict, never
 from trunkline.run.feed import Feed
+from trunkline.run.final_message import with_reply
 from trunkline.run.node import HostedAgent, Node, error_of
 from trunkline.run.parking import Waits
 from trunkline.run.questions import Questions, bounded, restricted
@@ -348,6 +349,9 @@ class Owner:
             if self._replay is not None:
                 for event in conclude(self._replay, verdict):
                     self._buffer.put(event)
+            if self.agent.final_message:
+                await self._buffer.drain()
+                verdict = with_reply(verdict, state)
         except BaseException as error:  # noqa: BLE001 - raised, or logged with a reason id that the caller is given
             if (broken := self._broken(error)) is None:
                 raise  # Not there: its frame holds the error, which leads to the frame.

@@ -65,6 +65,11 @@ class FleetSites(Protocol):
         """Whether there is more than one tenant, so that what is shown depends on who asks."""
         ...
 
+    @property
+    def hides_cards(self) -> bool:
+        """Whether callers that have not said who they are see no agent."""
+        ...
+
     def find_site(self, tenant: str, name: str) -> Site | None:
         """The site of an agent of a tenant."""
         ...
@@ -158,7 +163,7 @@ class Router:
             return self._preflight
         if path == "/" and wants_page(exchange):
             return self._admission.public("Page", partial(self._answer_page, alone))
-        if path in CARDS and self._fleet is not None and self._fleet.shared:
+        if path in CARDS and self._fleet is not None and self._fleet.hides_cards:
             return self._shown
         found = site.handlers.get(path) or self._fixed.get(path)
         if found is not None:
@@ -187,14 +192,14 @@ class Router:
         """A request for an agent of the catalogue by its name, which each tenant has for itself."""
         name, _, path = exchange.path.removeprefix(CATALOGUE).partition("/")
         tenant = await self._tenant(exchange)
-        if tenant is None and not fleet.shared:
-            # With one tenant a card is public, and the site itself refuses the rest.
+        if tenant is None and not fleet.hides_cards:
+            # A public card is that of the only tenant, and the site itself refuses the rest.
             tenant = DEFAULT_TENANT
         site = None if tenant is None else fleet.find_site(tenant, name)
         if site is None:
             raise await self._no_agent(exchange, seen)
         self._place(CATALOGUE + name, path, exchange)
-        if exchange.path in CARDS and fleet.shared:
+        if exchange.path in CARDS and fleet.hides_cards:
             await self._admission.admit(exchange, seen)
             await site.cards.answer(exchange, keyed=True)
             return None
@@ -231,7 +236,7 @@ class Router:
         shown = [
             (f"{AGENTS[1:]}{agent}/" if several else "", site.cards.public) for agent, site in here.items()
         ]
-        if self._fleet is not None and self._fleet.shared:
+        if self._fleet is not None and self._fleet.hides_cards:
             shown = [("", self._fleet.cards(None).public)]
         await exchange.respond(200, page(shown), HTML, HEADERS)
 

@@ -55,6 +55,8 @@ class Entry(Struct, frozen=True, kw_only=True):
     name: str
     owner: Owner
     kind: Kind = "peer"
+    # The name on its card; the name of the entry if it is empty.
+    title: str = ""
     description: str = ""
     tags: tuple[str, ...] = ()
     enabled: bool = True

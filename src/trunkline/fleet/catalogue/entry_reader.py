@@ -67,6 +67,7 @@ class _SkillForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class _EntryForm(ModelForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
+    title: Annotated[str, Meta(max_length=128)] = ""
     description: _Text = ""
     tags: _Tags = ()
     enabled: bool = True
@@ -123,7 +124,7 @@ def read_entry(
         _refuse_what_is_here(raw)
     expanded = _expanded(raw, variable, "") if owner == "file" else raw
     form = _form(cast("dict[str, Any]", expanded))
-    _check_name(form.name)
+    _check_name(form.name, form.title)
     _check_texts("", form.description, form.tags)
     if owner != "file":
         _refuse_of_others(form, raw)
@@ -135,6 +136,7 @@ def read_entry(
         name=form.name,
         owner=owner,
         kind=kind,
+        title=form.title,
         description=form.description,
         tags=form.tags,
         enabled=form.enabled,
@@ -296,7 +298,9 @@ def _written(name: str) -> str:
     return head + "".join(word.capitalize() for word in rest)
 
 
-def _check_name(name: str) -> None:
+def _check_name(name: str, title: str) -> None:
+    if plain_name(title) != title:
+        raise InvalidParams("it holds line ends or control characters", field="title")
     if NAME.fullmatch(name) is None or name in RESERVED:
         raise InvalidParams(
             f"{name[:80]!r} is no name of an agent: give 1 to 64 letters, digits, dots, hyphens and "
