@@ -52,6 +52,39 @@ def test_run_stays_due_when_the_runner_begins_to_drain_while_it_is_opened() -> N
     office(work)
 
 
+def test_run_stays_due_while_its_agent_has_no_room() -> None:
+    async def work(at: Office) -> None:
+        runner = at.application.host.runner
+        fleet, fetcher = Few(agent("desk", "work", concurrency=1)), Fetcher(Egress())
+        made = ceremonies_of(
+            runner,
+            Dispatcher(runner, fleet),
+            fleet,
+            guarded=lambda _: fetcher,
+            own=fetcher,
+            variable=lambda _: None,
+        )
+        at.application.host.api.add(made.routes)
+        await made.start()
+
+        async def statuses() -> list[str]:
+            made.scheduler.expect(("north", "standup"))
+            await made.scheduler.tick()
+            return [run["status"] for run in (await at.get("alice", "/api/ceremonies/standup/runs"))["items"]]
+
+        assert (await at.ask("alice", "POST", CREATE, {**LEAST, "overlap": "allow"})).status_code == 200
+        first, second = [
+            (await at.ask("alice", "POST", "/api/ceremonies/standup/run", {})).json() for _ in range(2)
+        ]
+        assert sorted(await statuses()) == ["queued", "running"]
+        assert (await at.ask("alice", "POST", f"/api/tasks/{first['taskId']}/cancel")).status_code == 200
+        assert sorted(await statuses()) == ["canceled", "running"]
+        await at.until(second["taskId"], "working")
+        await fetcher.close()
+
+    office(work)
+
+
 def test_a_ceremony_goes_through_the_dispatcher() -> None:
     async def work(at: Office) -> None:
         runner = at.application.host.runner

@@ -36,6 +36,7 @@ def ceremonies_of(
     """The ceremonies of a hub: start them, run them, and add their routes to its API."""
 
     async def open_task(fire: Fire) -> None:
+        await dispatcher.check_room(fire.tenant, fire.target)
         await dispatcher.dispatch(_order_of(fire), task_id=fire.task_id)
 
     async def charge(tenant: str, principal: str, count: int) -> None:

@@ -364,7 +364,7 @@ class Scheduler:
 
         A refusal that passes leaves the run due: a limit, a server that goes down, a tenant that is disabled.
         """
-        error, is_refused, done = "", False, 0
+        error, refusals, done = "", 0, 0
         for target, (task_id, head) in zip(run.targets, (await self.heads(one, run)).items(), strict=True):
             if head is None:
                 try:
@@ -373,9 +373,10 @@ class Scheduler:
                         await self._open_task(_fire(one, run, target, task_id))
                 except Refused as refused:
                     error = refused.message
-                    passes = isinstance(refused, TooManyRequests | Unavailable)
-                    if is_refused := passes or self._rests(one.tenant):
-                        break
+                    if isinstance(refused, TooManyRequests | Unavailable) or self._rests(one.tenant):
+                        # Only this agent may have no room; the others have a task each.
+                        refusals += 1
+                        continue
             done += 1
         opened = run.opened or (now if done else 0)
         rows = [JournalRow(now, OPENED, {"runId": run.id, "taskId": run.first_task})]
@@ -384,7 +385,7 @@ class Scheduler:
             run,
             rows if opened and not run.opened else [],
             opened=opened,
-            refused=(run.refused or now) if is_refused else 0,
+            refused=(run.refused or now) if refusals else 0,
             error=error,
         )
 

@@ -215,6 +215,16 @@ class Dispatcher:
         made, _ = await self._choose(tenant, principal, wish, context_id, "")
         return made
 
+    async def check_room(self, tenant: str, agent: str) -> None:
+        """Refuse work that can wait for an agent with as many tasks as its concurrency allows.
+
+        Raises:
+            TooManyRequests: the agent has no room for another task now.
+        """
+        found = self._fleet.find(tenant, agent, "")
+        if found is not None and (busy := await self._guards.busy(tenant, found)):
+            raise TooManyRequests(f"the agent {agent!r} has no room now: {busy}", field="concurrency")
+
     async def sticky(self, tenant: str, principal: str, context_id: str) -> str:
         """The agent that has a conversation of this principal; empty if there is none."""
         if not context_id:

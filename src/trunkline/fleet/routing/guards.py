@@ -48,10 +48,16 @@ class Guards:
         left = _left(one, last, now)
         if left:
             return replace(one, excluded=f"it cools down for {left / 1000:.1f} s more", cools=True)
-        if one.concurrency is not None and (count := await self._in_work(tenant, one.agent)) >= 0:
-            if count >= one.concurrency:
-                return replace(one, excluded=f"{count} tasks are in work, and its concurrency is that many")
-        return one
+        busy = await self.busy(tenant, one)
+        return replace(one, excluded=busy) if busy else one
+
+    async def busy(self, tenant: str, one: Standing) -> str:
+        """Return why an agent has no room for another task, or an empty string."""
+        if one.concurrency is None:
+            return ""
+        count = await self._in_work(tenant, one.agent)
+        full = f"{count} tasks are in work, and its concurrency is that many"
+        return full if count >= one.concurrency else ""
 
     async def _in_work(self, tenant: str, agent: str) -> int:
         wheres = [Where(agents=(agent,), state=state) for state in _IN_WORK]
