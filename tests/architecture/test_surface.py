@@ -20,6 +20,7 @@ SIGNALS = {
     "agent/turn.py VerdictGiven",
     "demo/tour_process.py Gone",
     "demo/tour_process.py StepFailed",
+    "fleet/routing/dispatcher.py _CooldownBegan",
     "flow/jq/pool.py FilterFailed",
     "flow/engine/replay.py StrayError",
     "flow/engine/walk.py NodeFailed",

@@ -93,7 +93,7 @@ class Node:
         self.draining = False
         self._background: set[asyncio.Task[None]] = set()
         # The ends of waits, by task and recorded moment.
-        self._moments: dict[str, dict[int, Moment]] = {}
+        self.moments: dict[str, dict[int, Moment]] = {}
         # Whether this node was announced to the others of the store.
         self.joined = False
 
@@ -139,21 +139,21 @@ class Node:
 
         What is left is counted once, by the time of day, and is at most the full length of the wait.
         """
-        known = self._moments.pop(task.task_id, {})
+        known = self.moments.pop(task.task_id, {})
         # The task that was asked for last goes last, and so does its newest wait.
-        self._moments[task.task_id] = known
+        self.moments[task.task_id] = known
         if at not in known:
             left_ms = max(0, min(at - max(now_ms(), task.came), longest_ms))
             known[at] = Moment(at, self.tasks.loop.time() + left_ms / 1000)
             while len(known) > MOMENTS:
                 del known[next(iter(known))]
-        while len(self._moments) > WAITING_TASKS:
-            del self._moments[next(iter(self._moments))]
+        while len(self.moments) > WAITING_TASKS:
+            del self.moments[next(iter(self.moments))]
         return known[at]
 
     def forget_moments(self, task_id: str) -> None:
         """Drop the waits of a task that has ended."""
-        self._moments.pop(task_id, None)
+        self.moments.pop(task_id, None)
 
     async def lives_elsewhere(self, node: str) -> bool:
         """Whether this is another node that lives, as far as the store knows."""

@@ -240,7 +240,8 @@ class Runner:
     def _begin(self, feed: Feed, agent: HostedAgent, again: Again = Again.NO) -> None:
         # A context that is named after this task began with it.
         continues = feed.state.context_id != feed.state.task_id
-        self._takeover.expect_no_more(TaskRef(feed.tenant, feed.state.task_id))
+        if self._takeover.timers:
+            self._takeover.expect_no_more(TaskRef(feed.tenant, feed.state.task_id))
         owner = Owner(self._node, agent, feed, self._left, continues=continues, again=again)
         self._owners.add(owner)
 
@@ -249,7 +250,7 @@ class Runner:
         if self._leaving:
             self._node.spawn(self._close_left())
         state = owner.feed.state
-        if state.over:
+        if state.over and self._node.moments:
             self._node.forget_moments(state.task_id)
         if state.wake_at is not None and state.wake_at < NEVER and not state.node:
             moment = self._node.moment(state, state.parked_until or state.wake_at, state.wake_at - now_ms())

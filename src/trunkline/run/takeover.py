@@ -58,7 +58,7 @@ class Takeover:
         self._unrun: set[Orphan] = set()
         # Parked tasks that are due whatever the clock shows, and timers for those that will be.
         self._due: set[TaskRef] = set()
-        self._timers: dict[TaskRef, asyncio.TimerHandle] = {}
+        self.timers: dict[TaskRef, asyncio.TimerHandle] = {}
         # How far the store's time was ahead of the monotonic clock; None before it was first read.
         self._ahead_s: float | None = None
         self._is_misdated = True
@@ -76,23 +76,23 @@ class Takeover:
         """
         self.expect_no_more(task)
         if not self._store.shared:
-            self._timers[task] = self._node.tasks.loop.call_at(ends, self._has_come, task)
+            self.timers[task] = self._node.tasks.loop.call_at(ends, self._has_come, task)
 
     def expect_no_more(self, task: TaskRef) -> None:
         """Drop the timer of a task that runs or ended."""
-        if (timer := self._timers.pop(task, None)) is not None:
+        if (timer := self.timers.pop(task, None)) is not None:
             timer.cancel()
 
     def _has_come(self, task: TaskRef) -> None:
-        del self._timers[task]
+        del self.timers[task]
         self._due.add(task)
         self.call()
 
     def close(self) -> None:
         """Drop all timers, and use this machine's clock again."""
-        for timer in self._timers.values():
+        for timer in self.timers.values():
             timer.cancel()
-        self._timers.clear()
+        self.timers.clear()
         if self._store.shared:
             follow_server(None)
 
@@ -126,7 +126,7 @@ class Takeover:
             for one in page:
                 if self._store.shared:
                     self._due.add(TaskRef(one.tenant, one.task_id))
-                elif (task := TaskRef(one.tenant, one.task_id)) not in self._timers:
+                elif (task := TaskRef(one.tenant, one.task_id)) not in self.timers:
                     rest_ms = min(one.wake_at - now, one.wake_at - one.since)
                     self.expect(task, self._node.tasks.loop.time() + rest_ms / 1000)
         self._is_misdated = False
