@@ -13,6 +13,7 @@ from trunkline.auth.principal import Scope as AuthScope
 from trunkline.config import Settings
 from trunkline.fleet.answer import answer_route
 from trunkline.fleet.callback import CallbackApi
+from trunkline.fleet.conversations import ConversationApi
 from trunkline.fleet.health.fleet_health import FleetHealth
 from trunkline.fleet.health.routes import HealthApi
 from trunkline.fleet.inbox import inbox_of
@@ -88,6 +89,7 @@ class OperatorApi:
         parts = (
             TaskApi(runner, settings.keep_alive),
             inbox_of(runner),
+            ConversationApi(runner),
             CallbackApi(runner, self._host.callbacks),
             ServerApi(runner.tasks.store, settings, runner.origin, health.registered),
             HealthApi(health),

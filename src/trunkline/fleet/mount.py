@@ -29,6 +29,9 @@ SCOPES: dict[str, AuthScope | None] = {
     "GET /tasks/{id}/events": _READ,
     "POST /tasks/{id}/cancel": _WRITE,
     "POST /tasks:cancel": _WRITE,
+    "GET /conversations": _READ,
+    "GET /conversations/{id}/messages": _READ,
+    "DELETE /conversations/{id}": _WRITE,
     "GET /inbox": _ANSWER,
     "POST /inbox/{id}": _ANSWER,
     # Whoever calls it has the token of one task, and no key.

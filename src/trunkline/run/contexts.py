@@ -40,7 +40,7 @@ async def earlier(tasks: Tasks, feed: Feed, agents: tuple[str, ...]) -> tuple[Me
             # The next task of a conversation goes on with what can be read of it.
             log.error("task.damaged task=%s error=%s", task_id, error)
             continue
-        told = _conversation(known)
+        told = messages_of(known)
         left -= sum([_size(part) for message in told for part in message.parts])
         if said and left < 0:
             break
@@ -87,7 +87,7 @@ def _size(part: Part) -> int:
     return len(part.text or "") + len(part.raw or "") + data
 
 
-def _conversation(state: State) -> list[Message]:
+def messages_of(state: State) -> list[Message]:
     """Return a task as part of a conversation: its messages, then its results as the agent's last message."""
     said = list(state.history)
     if state.status_message is not None and state.status_message.message_id != reply_id(state.task_id):

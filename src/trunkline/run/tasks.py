@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from asyncio import Future
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cached_property
 from weakref import WeakValueDictionary
@@ -126,6 +126,11 @@ class Tasks:
         for key, feed in list(self._feeds.items()):
             if feed.state.over and feed.state.status_at < before.get(key[0], 0):
                 self._feeds.pop(key, None)
+
+    def forget_tasks(self, tenant: str, task_ids: Iterable[str]) -> None:
+        """Evict these tasks; the store is asked again."""
+        for task_id in task_ids:
+            self._feeds.pop((tenant, task_id), None)
 
     def pruned_before(self, agents: Collection[str] | None) -> int:
         """When a task of these agents must have ended to be in the store still, whoever has pruned it."""

@@ -358,6 +358,13 @@ class Maintenance(StorePart, ABC):
         One of which somebody is still to be told stays; but not for what nobody posted in five days more.
         """
 
+    @abstractmethod
+    async def drop(self, tenant: str, task_ids: Sequence[str], before: int) -> int:
+        """Delete those of these tasks of a tenant that ended before this time, and return how many.
+
+        A task with a notification that is still to be delivered stays.
+        """
+
     async def pruned(self, tenant: str) -> int:
         """The number of a cursor before which events of a tenant were forgotten; 0 if none were."""
         rows = await self._database.rows("pruned", tenant)

@@ -198,3 +198,16 @@ def test_appends_beside_a_prune_lose_nothing(run, store):
         return count, [len(await store.log.read(A, f"new{n}")) for n in range(50)]
 
     assert run(case()) == (300, [12] * 50)
+
+
+def test_named_tasks_of_a_tenant_that_ended_are_dropped(run, store):
+    async def case():
+        await task(store, "t1", state=TaskState.COMPLETED)
+        await task(store, "t2")
+        await task(store, "t3", state=TaskState.COMPLETED)
+        counts = [await store.maintenance.drop(tenant, ["t1", "t2", "none"], AT + 1) for tenant in (B, A)]
+        return counts, await store.log.read(A, "t1"), [await store.heads.get(A, one) for one in ("t2", "t3")]
+
+    counts, events, left = run(case())
+    assert (counts, events) == ([0, 1], [])
+    assert all(left)

@@ -109,6 +109,14 @@ class PostgresMaintenance(Maintenance):
         await self._drop_remains(gone)
         return count
 
+    async def drop(self, tenant: str, task_ids: Sequence[str], before: int) -> int:
+        """See `Maintenance`."""
+        found = await self._database.rows("tasks_of", tenant, task_ids=task_ids)
+        page = [(0, task_id, tenant) for (task_id,) in found]
+        gone = await self._database.transaction(partial(_drop, page, before))
+        await self._drop_remains(gone)
+        return len(gone)
+
     async def _drop_old(self, before: int) -> None:
         """Let go of what is no task's: keys that have expired, fires, dead nodes, deleted documents."""
         now = self._database.now_ms()

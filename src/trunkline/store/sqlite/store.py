@@ -157,6 +157,12 @@ class SqliteMaintenance(Maintenance):
         await self._give_back()
         return count
 
+    async def drop(self, tenant: str, task_ids: Sequence[str], before: int) -> int:
+        """See `Maintenance`."""
+        found = await self._file.rows("task_nums", tenant, task_ids=task_ids)
+        portions = _portions(found)
+        return sum([await self._file.transaction(partial(self._drop, nums, before)) for nums in portions])
+
     async def compact(self, before: int) -> int:
         """See `Maintenance`."""
         # Up to which event everything has been looked at.

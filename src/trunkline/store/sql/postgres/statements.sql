@@ -765,6 +765,9 @@ ORDER BY p.status_at, p.task_id;
 
 -- What waits to be posted keeps its task, unless it has been due for five days longer: that is more than
 -- any retry takes, so nobody posts here any more.
+-- name: tasks_of
+SELECT task_id FROM tasks WHERE tenant = :tenant AND task_id = ANY (:task_ids::text[]);
+
 -- name: drop_tasks
 DELETE FROM tasks
 WHERE task_id IN (

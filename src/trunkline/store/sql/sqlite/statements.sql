@@ -546,6 +546,10 @@ WHERE NOT EXISTS (
 )
 LIMIT :limit;
 
+-- name: task_nums
+SELECT num, seq FROM tasks
+WHERE tenant = :tenant AND task_id IN (SELECT value FROM json_each(:task_ids));
+
 -- name: drop_tasks
 DELETE FROM tasks
 WHERE num IN (SELECT value FROM json_each(:nums))
