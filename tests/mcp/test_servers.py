@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from mcp.client.session import ClientSession
 
 from tests.mcp.small_server import server as small
 from trunkline.errors import CallFailed
@@ -45,6 +46,20 @@ async def code_of(
     with pytest.raises(CallFailed) as failed:
         await opened.call_tool(server, tool, arguments, wait_s, tenant=tenant)
     return failed.value.code
+
+
+@pytest.mark.slow
+def test_no_result_is_checked_by_a_schema_of_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*given: object) -> None:
+        raise AssertionError("a pattern of the server could hold this process for ever")
+
+    monkeypatch.setattr(ClientSession, "validate_tool_result", refuse)
+
+    async def main() -> None:
+        async with servers(small=SMALL) as opened:
+            assert (await opened.call_tool("small", "add", {"a": 1, "b": 2}, WAIT_S))["sum"] == 3
+
+    run(main())
 
 
 @pytest.mark.slow

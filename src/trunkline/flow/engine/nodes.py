@@ -26,7 +26,7 @@ from trunkline.flow.engine.walk import Fork, NodeFailed, Steps, Walk, spanned
 from trunkline.wire.types import Metadata
 
 PROMPT_LIMIT = 200
-# After so many nodes, which take less than a millisecond, others have their turn.
+# After so many nodes without a wait, which take less than a millisecond, others have their turn.
 _TURN = 16
 _WAY = Callable[[Walk, Node, "Span | None"], Steps]
 
@@ -44,7 +44,8 @@ def chain(walk: Walk, at: str | None, until: str | None, span: Span | None) -> S
         if node is None:
             raise NodeFailed("orchestration_error", f"there is no node {at!r}")
         walk.nodes += 1
-        if not walk.nodes % _TURN:
+        walk.unpaused += 1
+        if not walk.unpaused % _TURN:
             yield RecordRows()
         walk.command("ScheduleNode", at)
         walk.event("NodeScheduled", at)

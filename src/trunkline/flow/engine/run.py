@@ -56,7 +56,7 @@ FORKS_LIMIT = 5000
 # Processor time that the filters and schemas of a run may use in workers. A restart of the hub begins anew.
 WORKER_S = 60.0
 # How many rows are recorded at a time, and the pause between two turns of all runs.
-MANY_ROWS, PAUSE_S = 128, 0.001
+MANY_ROWS, PAUSE_S = 128, 0.003
 # A child that ends within this time costs its parent one append less: its rows go with those of the end.
 LINGER_MS = 50
 _WORKING = Status(TaskState.WORKING)

@@ -111,6 +111,8 @@ class Walk:
         self.visits: dict[str, int] = {}
         # How many nodes it has come to, and how many children it was to have.
         self.nodes = self._calls = 0
+        # How many nodes it has come to since it last waited.
+        self.unpaused = 0
         # Since an interrupt was answered every node ends with a checkpoint, until the next word from outside.
         self.resumed = False
         self._check = check
@@ -199,6 +201,7 @@ class Walk:
 
     def wait(self, lane: Lane) -> None:
         """Note that what a lane needs is under way."""
+        self.unpaused = 0
         self.waiting.append(lane)
 
     def answer(self, lane: Lane, value: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from contextlib import suppress
@@ -108,6 +109,11 @@ class _Worker:
         self.done += 1
         return header[:1], body, int.from_bytes(header[5:], "big") / 1e6
 
+    def yield_to_others(self) -> None:
+        """Run only when no other process wants the processor, from here on."""
+        with suppress(AttributeError, OSError):
+            os.sched_setscheduler(self.process.pid, os.SCHED_IDLE, os.sched_param(0))
+
     def kill(self) -> None:
         with suppress(ProcessLookupError):
             self.process.kill()
@@ -187,11 +193,13 @@ class WorkerPool:
         try:
             began = asyncio.get_running_loop().time()
             worker, asked = begun or (await self._start(), None)
+            worker.yield_to_others()
             asked = await self._asked(worker, request, limits.wall_s, asked)
             if not asked.done():
                 self._stop(worker, asked)
                 raise WorkerBusy(f"the processor left no room for it in {limits.wall_s:g} s")
-            answer = self._finish(worker, asked)
+            # One that yields to others is of no use to a quick request.
+            answer = self._finish(worker, asked, keep=False)
         finally:
             self._slow.leave(tenant)
         if answer is None:
@@ -238,11 +246,11 @@ class WorkerPool:
             raise
         return asked
 
-    def _finish(self, worker: _Worker, asked: asyncio.Task[Answer]) -> Answer | None:
+    def _finish(self, worker: _Worker, asked: asyncio.Task[Answer], *, keep: bool = True) -> Answer | None:
         """The answer of a worker; None where it died of the request."""
         self._busy.discard(worker)
         error = asked.exception()
-        if error is None and worker.alive and len(self._idle) < self.limits.workers:
+        if error is None and keep and worker.alive and len(self._idle) < self.limits.workers:
             self._idle.append(worker)
         else:
             self._kill(worker)

@@ -100,10 +100,7 @@ def isolate() -> None:
     # An interrupt from the terminal is for the pool. In a session of its own this process would take as much
     # of the processor as the hub: Linux compares priorities within a session only.
     os.setpgid(0, 0)
-    with suppress(AttributeError, OSError):
-        # This process runs when the hub does not, and the hub interrupts it at once.
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    os.nice(15)
+    os.nice(10)
     # Python itself may have set variables. jq loads the file .jq of the home directory if there is one.
     os.environ.clear()
     os.environ["HOME"] = os.devnull
