@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.run.desk import run, until
 from tests.run.mail import DONE, WORKING, Answer, Calm, Later, Mail, mail
+from tests.stepped_clock import DAY_MS
 from trunkline.auth.vault import Vault
 from trunkline.log.decide import Command
 from trunkline.log.events import PushSet
@@ -122,6 +123,24 @@ def test_the_quick_schedule_ends_after_three_retries(caplog: pytest.LogCaptureFi
         run(scene())
     said = [(one.levelname, one.message.split()[0]) for one in caplog.records]
     assert said == [("WARNING", "delivery.retry")] * 3 + [("ERROR", "delivery.dead")]
+
+
+def test_a_retry_waits_no_longer_after_the_clock_was_set_back() -> None:
+    async def scene() -> None:
+        async with mail() as m:
+            m.out.scripts[A] = [Answer(429, {"retry-after": "60"}), 200]
+            feed = await m.open(A)
+            await m.say(feed, WORKING)
+            before = await m.attempted(1)
+            m.clock.ms -= DAY_MS
+            m.worker._woken.set()
+            row = (await m.when(lambda rows: rows[0].due != before.due))[0]
+            assert row.due is not None and row.due <= m.clock.ms + 60 * SECOND
+            m.clock.ms = row.due
+            m.worker._woken.set()
+            assert [row.state for row in await m.settled()] == ["done"]
+
+    run(scene())
 
 
 def test_a_target_that_asks_for_patience_gets_it() -> None:

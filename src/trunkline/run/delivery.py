@@ -43,6 +43,8 @@ LAST_PER_TENANT = 8
 PER_HOST = 9
 PER_LANE = 6
 LOOK_S = 1.0
+# A clock that differs by less from one reading to the next was not set.
+STEP_S = 1.0
 # Retries that are further away are found by looking.
 SOON_S = 60.0
 LATE_S = 0.05
@@ -98,6 +100,8 @@ class DeliveryWorker:
         self._limit_s = timeout_s + SLACK_S
         self._lease_ms = round(timeout_s * 1000) + SLACK_MS
         self._clock = clock
+        # How far the time of day was ahead of the loop's clock; None before it was first read.
+        self._ahead_s: float | None = None
         self._woken = Event()
         # What an earlier process left is due now.
         self._woken.set()
@@ -151,8 +155,16 @@ class DeliveryWorker:
             self._taking = False
             self._ended.set()
 
+    async def _rebase(self) -> None:
+        """Shorten the waits of deliveries at the start, and after the clock was set back."""
+        ahead_s = self._clock() / 1000 - asyncio.get_running_loop().time()
+        if self._ahead_s is None or ahead_s < self._ahead_s - STEP_S:
+            await self._tasks.store.outbox.rebase(self._lease_ms)
+        self._ahead_s = ahead_s
+
     async def _take_due(self) -> None:
         try:
+            await self._rebase()
             while await self._take():
                 pass
         except Exception as error:

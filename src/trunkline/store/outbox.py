@@ -90,6 +90,14 @@ class Outbox(StorePart):
             count += len(page)
         return count
 
+    async def rebase(self, lease_ms: int) -> int:
+        """Shorten the waits of pending deliveries after the clock was set back; return their number.
+
+        Each waits for as long as it was to wait after its last attempt, at most. A lease lasts `lease_ms`.
+        """
+        values = {"now": self._database.now_ms(), "lease": lease_ms}
+        return len(await self._database.write("rebase_deliveries", **values))
+
     async def list(
         self,
         *,

@@ -125,6 +125,26 @@ def test_retry_is_due_when_it_says(run, store, clock):
     assert run(case()) == ([], [("d1", 1, AT + 50)])
 
 
+def test_a_clock_that_was_set_back_prolongs_no_wait(run, store, clock):
+    async def case():
+        await announce(store, one("retried"), one("fresh", target="other"), one("leased", target="third"))
+        assert len(await take(store)) == 3
+        await settle(store, DeliveryOutcome.RETRY, "retried", next_due=clock.ms + 9_000)
+        await announce(store, one("new", target="new", due=clock.ms), task_id="t2")
+        clock.ms -= 86_400_000
+        before = await taken(store)
+        await store.outbox.rebase(LEASE)
+        found = [before, await taken(store)]
+        for passed in (8_999, 1, LEASE - 9_000):
+            clock.ms += passed
+            await store.outbox.rebase(LEASE)
+            found.append(sorted(await taken(store)))
+        return found
+
+    # The rest of the wait, as long as it was to be, and no longer than that however often it is counted.
+    assert run(case()) == [[], ["new"], [], ["retried"], ["fresh", "leased", "new"]]
+
+
 def test_attempts_add_up(run, store):
     async def case():
         await announce(store, one())

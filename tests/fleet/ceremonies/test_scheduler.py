@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from tests.fleet.ceremonies.stage import MINUTE, NOON, Killed, Stage, ceremony, filed
 from tests.fleet.stores import Replicas
+from tests.stepped_clock import DAY_MS
 from trunkline.errors import InvalidParams, Refused, StoreError, TooManyRequests, Unavailable
 from trunkline.fleet.ceremonies import scheduler as module
 from trunkline.fleet.ceremonies.ceremony import CeremonyChanges, changed_ceremony
@@ -162,6 +163,18 @@ def test_hb26_a_timeout_cancels_and_is_recorded() -> None:
         assert len(await stage.rows("timeout")) == 1
 
     alone(work, ceremony(timeoutMs=10_000))
+
+
+def test_timeout_of_a_run_is_counted_anew_after_the_clock_was_set_back() -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        await hours.pass_to(MINUTE, stage)
+        # A day earlier: the run was opened in the future.
+        for seconds in (0, 9, 11, 13):
+            await hours.pass_to(MINUTE - DAY_MS + seconds * 1000, stage)
+        assert len(await stage.rows("timeout")) == 1
+
+    alone(work, ceremony(schedule="1 * * * *", timeoutMs=10_000))
 
 
 def test_a_run_for_all_has_one_task_for_each_agent_that_has_the_skill() -> None:

@@ -219,6 +219,17 @@ def to_open(one: Ceremony, known: Progress) -> list[CeremonyRun]:
     return [run for run in runs if run.is_due]
 
 
+def rebased(known: Progress, now: int) -> Progress:
+    """Return a progress whose runs were not opened or refused in the future.
+
+    The clock was set back since: their limits are counted from now, so that none grows by the step.
+    """
+    if not any([max(run.opened, run.refused) > now for run in known.open]):
+        return known
+    runs = [replace(run, opened=min(run.opened, now), refused=min(run.refused, now)) for run in known.open]
+    return replace(known, open=tuple(runs))
+
+
 def to_stop(one: Ceremony, known: Progress, now: int) -> list[CeremonyRun]:
     """The runs that have taken longer than they may."""
     limit = one.form.timeout_ms

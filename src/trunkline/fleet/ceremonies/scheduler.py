@@ -30,6 +30,7 @@ from trunkline.fleet.ceremonies.runs import (
     opened_in,
     plan,
     progress_of,
+    rebased,
     run_item,
     to_open,
     to_stop,
@@ -52,6 +53,7 @@ RETRY_MS = 5000
 # Every ceremony is looked at this often: another replica may have begun something and died.
 REST_MS = 60_000
 REPORT_ATTEMPTS = 5
+LONGEST_RETRY_MS = RETRY_MS * 3**REPORT_ATTEMPTS
 # How long the history of a schedule is kept after it was removed, counted from its newest row.
 HISTORY_MS = 24 * 3_600_000
 _NEVER = 1 << 62
@@ -249,7 +251,8 @@ class Scheduler:
         self._loaded[one.key] = one.mark, loaded
 
         def revise(journal: Journal) -> Journal | None:
-            known = progress_of(journal)
+            stored = progress_of(journal)
+            known = rebased(stored, now)
             opened, rows = with_opened(known, heads, now)
             planned, ended = _without_ended(one, opened, heads, now, tells=self._tell is not None)
             planned, late = without_misfires(one, planned, now)
@@ -257,7 +260,9 @@ class Scheduler:
             is_left = not is_here and self._is_left(one, next(one.schedule.after(known.cursor), 0), now)
             if not is_left and not self._is_draining():
                 planned, further = plan(one, planned, now, targets, opened_in(journal), loaded=loaded)
-            return None if planned == known else journal_with(journal, planned, rows + ended + late + further)
+            return (
+                None if planned == stored else journal_with(journal, planned, rows + ended + late + further)
+            )
 
         return progress_of(await self.journals.change(one.tenant, subject(one.id), revise))
 
@@ -266,7 +271,8 @@ class Scheduler:
         for run in to_stop(one, progress, now):
             progress = await self._stop_run(one, run, now)
         for report in progress.reports:
-            if self._tell is not None and report.due <= now:
+            # A report that is due much later was planned before the clock was set back.
+            if self._tell is not None and not now < report.due <= now + LONGEST_RETRY_MS:
                 progress = await self._report(one, report, now)
         return progress
 

@@ -515,6 +515,18 @@ WHERE id IN (
 )
 RETURNING 1;
 
+-- After the clock was set back: each waits for as long as it was to wait after its last attempt, at most.
+-- name: rebase_deliveries
+WITH moment (now) AS MATERIALIZED (SELECT coalesce(:now::bigint, now_ms()))
+UPDATE outbox AS o
+SET due = CASE WHEN o.at = 0 THEN least(o.due, m.now) WHEN o.at > m.now THEN m.now + greatest(0, o.due - o.at)
+        ELSE o.due END,
+    at = least(o.at, m.now), lease_until = least(o.lease_until, m.now + :lease::bigint)
+FROM moment AS m
+WHERE o.due IS NOT NULL AND greatest(o.due, o.lease_until) > m.now
+    AND (o.at = 0 OR o.at > m.now OR o.lease_until > m.now + :lease::bigint)
+RETURNING 1;
+
 -- name: replay
 UPDATE outbox
 SET due = coalesce(:now::bigint, now_ms()), attempts = 0, state = 'pending'

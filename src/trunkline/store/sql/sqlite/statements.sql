@@ -390,6 +390,15 @@ WHERE id IN (
 )
 RETURNING 1;
 
+-- After the clock was set back: each waits for as long as it was to wait after its last attempt, at most.
+-- name: rebase_deliveries
+UPDATE outbox
+SET due = CASE WHEN at = 0 THEN min(due, :now) WHEN at > :now THEN :now + max(0, due - at) ELSE due END,
+    at = min(at, :now), lease_until = min(lease_until, :now + :lease)
+WHERE due IS NOT NULL AND max(due, lease_until) > :now
+    AND (at = 0 OR at > :now OR lease_until > :now + :lease)
+RETURNING 1;
+
 -- name: replay
 UPDATE outbox
 SET due = :now, attempts = 0, state = 'pending'
