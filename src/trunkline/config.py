@@ -121,6 +121,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     push: bool = True
     stream_close: Literal["whole", "last"] = "whole"
     final_message: bool = False
+    v03_parts: Literal["auto", "kind", "flat"] = "auto"
     unread_parts: Literal["pass", "refuse"] = "pass"
     push_format: Literal["event", "task"] = "event"
     push_retry: Literal["quick", "long"] = "quick"
@@ -211,7 +212,7 @@ def seconds(age: float | str) -> float:
 # What each agent of a host has of its own; everything else is the host's.
 OF_SITE = frozenset({
     "reply", "wait_limit", "stall_limit", "retention", "coalesce_characters", "coalesce_milliseconds",
-    "final_message", "push_format", "stream_close", "unread_parts",
+    "final_message", "push_format", "stream_close", "unread_parts", "v03_parts",
 })  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from trunkline.hub.front import opening
 from trunkline.run.feed import Feed
 from trunkline.server.caller import Caller
 from trunkline.store.records import Dedup
-from trunkline.wire.types import Message, Part, Role, SendRequest
+from trunkline.wire.types import Correlation, Message, Part, Role, SendRequest
 from trunkline.wire.writer import Dialect
 
 CALLER = Caller(Principal("north", "me", CALLER), Dialect.V1)
@@ -37,10 +37,13 @@ class Orders:
 def test_the_address_of_an_agent_means_that_agent(agent: str, targets: tuple[str, ...], key: str) -> None:
     orders = Orders()
     metadata: dict[str, Any] = {"targets": ["other"], "skillHint": "draft", "kept": 1}
-    request = SendRequest(Message("m", role=Role.USER, parts=(Part(text="x"),)), metadata=metadata)
+    said = Message("m", role=Role.USER, parts=(Part(text="x"),))
+    correlation = Correlation("co", "pa")
+    request = SendRequest(said, metadata=metadata, correlation=correlation, flat=True)
     open_task = opening(cast("Dispatcher", orders), agent)
     asyncio.run(cast("Any", open_task(CALLER, request, Dedup("k", b"d", 1), None, 0.0)))
     (order,) = orders.taken
     assert (order.tenant, order.targets, order.skill) == ("north", targets, "draft")
     assert order.dedup is not None and order.dedup.key == key
     assert order.metadata == {"kept": 1}
+    assert (order.correlation, order.flat) == (correlation, True)

@@ -85,9 +85,23 @@ async def made(line: InProcessHttpClient, call: dict[str, Any]) -> Any:
             await asyncio.sleep(0.01)
 
 
+def unreadable(found: Any, told: dict[str, Any]) -> str:
+    """What a strict client cannot decode in an answer: a state that it does not have, a part with `kind`."""
+    if isinstance(found, list):
+        return next(filter(None, [unreadable(one, told) for one in found]), "")
+    if not isinstance(found, dict):
+        return ""
+    if found.get("state", told["states"][0]) not in told["states"]:
+        return f"state {found['state']}"
+    if any("kind" in part for part in found.get("parts", ())):
+        return f"parts {found['parts']}"
+    return unreadable(list(found.values()), told)
+
+
 @pytest.mark.parametrize("seed", CALLERS, ids=lambda path: path.stem)
 def test_what_it_asks_is_answered(seed: Path) -> None:
-    calls = json.loads(seed.read_text("utf-8"))["calls"]
+    told = json.loads(seed.read_text("utf-8"))
+    calls = told["calls"]
 
     async def main() -> None:
         application = agent.asgi(store="memory:", drain_limit=0)
@@ -97,11 +111,13 @@ def test_what_it_asks_is_answered(seed: Path) -> None:
             for one in calls:
                 call = filled(one, kept)
                 answer = await made(line, call)
+                assert not told.get("flat_parts") or not unreadable(answer, told), one["name"]
                 for frame in call.get("frames", ()):
                     while differs(answer[0], frame):
                         answer.pop(0)
                         assert answer, f"{one['name']}: no frame like {frame}"
-                assert not (told := differs(answer, call.get("answer", answer))), f"{one['name']}: {told}"
+                wrong = differs(answer, call.get("answer", answer))
+                assert not wrong, f"{one['name']}: {wrong}"
                 for name, path in call.get("keep", {}).items():
                     value = answer
                     for member in path.split("."):

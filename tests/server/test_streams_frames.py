@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.run.desk import run
@@ -14,7 +16,7 @@ from trunkline.log.events import Compacted
 from trunkline.server.caller import Caller
 from trunkline.server.streams import StreamEncoding
 from trunkline.wire import sse
-from trunkline.wire.types import TaskQuery
+from trunkline.wire.types import Message, Part, Role, TaskQuery
 from trunkline.wire.writer import Dialect
 
 agent = Agent("writer", coalesce_milliseconds=0)
@@ -111,5 +113,85 @@ def test_a_written_answer_closes_with_the_whole_of_it(
             last,
         ]
         assert updates[-1]["lastChunk"]
+
+    run(case())
+
+
+ASKING = Agent("asking", coalesce_milliseconds=0)
+
+
+@ASKING.skill
+async def inquire(turn: Turn, text: str) -> Message | None:
+    """Write and ask, or reply with a message."""
+    if text == "reply":
+        return Message("r", role=Role.AGENT, parts=(Part(text="hi"),))
+    await turn.write("one ")
+    await turn.write("two")
+    await turn.ask("Which?")
+    return None
+
+
+def flat(text: str) -> dict[str, Any]:
+    return {"message": {"messageId": "m", "role": "user", "parts": [{"text": text}]}}
+
+
+def test_a_stream_of_a_flat_task_has_only_updates() -> None:
+    async def case() -> None:
+        async with ASKING.test_client() as client:
+            frames = [one async for one in client.frames("message/stream", flat("ask"))]
+            assert [one["kind"] for one in frames] == [
+                *["status-update"] * 2, *["artifact-update"] * 2, "status-update",
+            ]  # fmt: skip
+            assert {one["taskId"] for one in frames} == {frames[0]["taskId"]}
+            pieces = [one["artifact"]["parts"] for one in frames if "artifact" in one]
+            assert pieces == [[{"text": "one "}], [{"text": "two"}]]
+            status = frames[-1]["status"]
+            assert (status["state"], status["message"]["parts"]) == ("input_required", [{"text": "Which?"}])
+            # A client that comes later gets what there is by now, also as updates.
+            query = {"id": frames[0]["taskId"]}
+            again = client.frames("tasks/subscribe", query)
+            later = [await anext(again) for _ in range(2)]
+            assert later[0]["artifact"]["parts"] == [{"text": "one two"}]
+            assert later[1]["status"]["state"] == "input_required"
+            await again.aclose()
+            await client.call("tasks/cancel", query)
+            ended = [one async for one in client.frames("tasks/subscribe", query)]
+            assert [one["kind"] for one in ended] == ["artifact-update", "status-update"]
+            assert ended[-1]["status"]["state"] == "canceled"
+            assert (await client.get(frames[0]["taskId"]))["status"]["state"] == "TASK_STATE_CANCELED"
+
+    run(case())
+
+
+def test_a_direct_reply_reaches_a_flat_caller_as_a_task() -> None:
+    async def case() -> None:
+        async with ASKING.test_client() as client:
+            task = await client.call("message/send", flat("reply"))
+            assert (task["kind"], task["status"]["message"]["parts"]) == ("task", [{"text": "hi"}])
+            frames = [one async for one in client.frames("message/stream", flat("reply"))]
+            assert frames[-1]["status"]["state"] == "completed"
+            assert frames[-1]["status"]["message"]["parts"] == [{"text": "hi"}]
+
+    run(case())
+
+
+@pytest.mark.parametrize(
+    ("v03_parts", "kinds"),
+    [("auto", (None, "text")), ("kind", ("text", "text")), ("flat", (None, None))],
+)
+def test_a_setting_overrides_the_detected_form(v03_parts: str, kinds: tuple[str | None, ...]) -> None:
+    kinded = {"text": "reply", "kind": "text"}
+
+    async def case() -> None:
+        found: list[str | None] = []
+        async with ASKING.test_client(v03_parts=v03_parts) as client:
+            for part in ({"text": "ask"}, {**kinded, "text": "ask"}):
+                body = {"message": {"messageId": "m", "role": "user", "parts": [part]}}
+                task = await client.call("message/send", body)
+                (shown,) = (await client.call("tasks/get", {"id": task["id"]}))["history"]
+                found.append(shown["parts"][0].get("kind"))
+                plain = await client.call("SendMessage", flat("ask"))
+                assert plain["task"]["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+        assert tuple(found) == kinds
 
     run(case())

@@ -1,17 +1,25 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
 
 from tests.wire import samples
 from tests.wire.samples import ANSWER, DONE, HELLO, ODD, ODD_TASK, TASK, plain
+from trunkline.wire import v1
+from trunkline.wire.read import read_send
 from trunkline.wire.types import (
     STATES,
+    Artifact,
     ArtifactUpdate,
+    FlatTask,
     Message,
     Part,
+    Role,
     StatusUpdate,
     Task,
     TaskPage,
@@ -19,6 +27,8 @@ from trunkline.wire.types import (
     TaskStatus,
 )
 from trunkline.wire.v03 import V03 as v03
+from trunkline.wire.v03 import V03_FLAT, V03_PROTO
+from trunkline.wire.writer import Dialect
 
 DELTA = "application/vnd.protolabs.worldstate-delta{}+json"
 FLAT = {
@@ -130,3 +140,59 @@ def test_kind_is_everywhere(task: Task) -> None:
         for part in holder["parts"]:
             assert part["kind"] in part
             assert part["kind"] != "data" or isinstance(part["data"], dict)
+
+
+flat_tasks = samples.tasks().map(lambda task: FlatTask(*structs.astuple(task)))
+
+
+def test_a_flat_task_is_written_with_flat_parts_and_underscores() -> None:
+    file = Part(raw="aGk=", filename="n", media_type="a/b", extra={"p": 1})
+    asked = Message("m2", role=Role.AGENT, parts=(Part(text="which?"), Part(data=[1])))
+    status = TaskStatus(TaskState.INPUT_REQUIRED, asked)
+    task = FlatTask("t1", "c1", status, (Artifact("a1", parts=(file,)),))
+    written = plain(v03.task(task))
+    assert written["status"] == {
+        "state": "input_required",
+        "message": {
+            "kind": "message",
+            "messageId": "m2",
+            "role": "agent",
+            "parts": [{"text": "which?"}, {"data": {"value": [1]}}],
+        },
+    }
+    flat = {"raw": "aGk=", "filename": "n", "mediaType": "a/b", "p": 1}
+    assert written["artifacts"][0]["parts"] == [flat]
+
+
+def test_each_task_of_a_page_has_the_form_of_its_own_caller() -> None:
+    auth = TaskStatus(TaskState.AUTH_REQUIRED)
+    page = TaskPage((Task("t1", "c", auth), FlatTask("t2", "c", auth)), "", 50, 2)
+    states = [one["status"]["state"] for one in plain(v03.page(page))["tasks"]]
+    assert states == ["auth-required", "auth_required"]
+
+
+@given(flat_tasks)
+def test_other_dialects_write_a_flat_task_like_any_other(task: FlatTask) -> None:
+    same = Task(*structs.astuple(task))
+    for writer in (v1, V03_PROTO):
+        assert writer.task(task) == writer.task(same)
+
+
+@given(flat_tasks)
+def test_every_part_of_a_flat_task_can_be_read_back(task: FlatTask) -> None:
+    written = plain(v03.task(task))
+    assert written["status"]["state"] in {state.name.lower() for state in STATES} | {"unknown"}
+    messages = [*written.get("history", []), written["status"].get("message")]
+    for message, given_ in zip(messages, [*task.history, task.status.message], strict=True):
+        if given_ is not None:
+            body = json.dumps({"message": {**message, "role": "user", "kind": None}}).encode()
+            request = read_send(body, Dialect.V03)
+            assert request.flat
+            assert [one.extra for one in request.message.parts] == [one.extra for one in given_.parts]
+
+
+@given(samples.messages(), st.sampled_from(list(Dialect)))
+def test_only_0_3_json_without_kind_is_flat(message: Message, dialect: Dialect) -> None:
+    flat = samples.sent(V03_FLAT.message(message).replace(b'"kind":"message",', b"", 1))
+    assert read_send(flat, dialect).flat is (dialect is Dialect.V03)
+    assert not read_send(samples.sent(v03.message(message)), dialect).flat

@@ -147,6 +147,7 @@ def opening(dispatcher: Dispatcher, agent: str = "") -> OpenTask:
                 push=push,
                 trace=caller.trace,
                 correlation=request.correlation,
+                flat=request.flat,
                 extensions=None if caller.extensions is None else caller.extensions.named,
             ),
             rest_s=rest_s,

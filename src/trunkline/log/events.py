@@ -41,6 +41,7 @@ class Submitted(Event, frozen=True):
 
     `agent` is empty in logs written before agents had ids: they belong to the agent at the origin.
     `parent` is the task that called this one; `trace` and `correlation` come from headers of the request.
+    A `flat` task was submitted with parts without `kind`, and its caller is answered likewise.
     `extensions` are those that the caller named; None if it named none, so that it gets all.
     """
 
@@ -58,6 +59,7 @@ class Submitted(Event, frozen=True):
     agent: str = ""
     parent: str = ""
     correlation: Correlation | None = None
+    flat: bool = False
 
 
 class Candidate(Struct, frozen=True, omit_defaults=True, gc=False):

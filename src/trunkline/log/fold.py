@@ -21,6 +21,7 @@ from trunkline.wire.types import (
     SUBMITTED,
     TERMINAL,
     Correlation,
+    FlatTask,
     Message,
     Metadata,
     Task,
@@ -48,10 +49,10 @@ class State:
     __slots__ = (
         "_history", "active_at", "agent", "answered_by", "answers", "artifacts", "came", "cancel_requested",
         "child", "child_questions", "context_id", "correlation", "crashes", "created_at", "deadline",
-        "ended_children", "extensions", "interrupted", "metadata", "node", "notice", "notices", "opened",
-        "output_modes", "over", "parent", "parked_until", "principal", "push", "push_since", "questions",
-        "reply", "resting", "seq", "size", "skill", "state", "status_at", "status_message", "taken",
-        "task_id", "trace", "wake_at",
+        "ended_children", "extensions", "flat", "interrupted", "metadata", "node", "notice", "notices",
+        "opened", "output_modes", "over", "parent", "parked_until", "principal", "push", "push_since",
+        "questions", "reply", "resting", "seq", "size", "skill", "state", "status_at", "status_message",
+        "taken", "task_id", "trace", "wake_at",
     )  # fmt: skip
 
     def __init__(self, task_id: str) -> None:
@@ -86,7 +87,7 @@ class State:
         self.questions: list[str] = []
         self.taken = 0
         self.crashes = CrashCount()
-        self.cancel_requested = False
+        self.cancel_requested = self.flat = False
         # When the open question is closed without an answer; None if never, or if there is none.
         self.deadline: int | None = None
         # While it is parked or has such a question: when it is due, and the child whose end it waits for.
@@ -137,7 +138,8 @@ class State:
         history = self._history
         if history_length is not None:
             history = history[-history_length:] if history_length else []
-        return Task(
+        kind = FlatTask if self.flat else Task
+        return kind(
             id=self.task_id,
             context_id=self.context_id,
             status=self.status(),
@@ -208,7 +210,7 @@ class State:
         self.trace = event.trace
         self.output_modes = event.output_modes
         self.extensions = event.extensions
-        self.correlation = event.correlation
+        self.correlation, self.flat = event.correlation, event.flat
         if event.push is not None:
             add_target(self, event.push)
         self.created_at = self.status_at = self.active_at = at

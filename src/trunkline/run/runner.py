@@ -306,8 +306,7 @@ class Runner:
         """
         hosted, skill = self._admitted(tenant, agent, request, parent, routed)
         task_id = task_id or self.ids.new()
-        # A new conversation is named after its first task.
-        context_id = request.message.context_id or task_id
+        context_id = request.message.context_id or task_id  # A new conversation has the ID of its first task.
         event = Submitted(
             message=_first(request.message, task_id, context_id),
             context_id=context_id,
@@ -322,6 +321,7 @@ class Runner:
             agent=agent,
             parent=parent,
             correlation=request.correlation,
+            flat=request.flat,
         )
         feed = self.tasks.begin(tenant, task_id)
         key = self._own(dedup, agent) if routed is None else dedup  # One key, whoever is chosen.

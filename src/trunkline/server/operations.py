@@ -82,7 +82,7 @@ class Operations:
             await self._tasks.move(feed, FIRST_WORD_S)
         elif wait:
             await self._rest(caller, feed, due)
-        if state.reply is not None and owns(caller.principal, state):
+        if state.reply is not None and not state.flat and owns(caller.principal, state):
             return state.reply
         return receipt or view(caller.principal, state, request.history_length)
 

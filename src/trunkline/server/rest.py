@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from trunkline import errors
 from trunkline.http.exchange import JSON, Exchange
 from trunkline.server.encoding import Params
@@ -60,7 +62,8 @@ def read_params(call: RestCall, body: bytes, query: dict[str, str], dialect: Dia
     """What path, query and body say, for any operation but that of the extended card."""
     match call.operation:
         case Operation.SEND | Operation.STREAM:
-            return read.read_send(body, dialect)
+            # The clients that send flat parts use JSON-RPC.
+            return replace(read.read_send(body, dialect), flat=False)
         case Operation.GET:
             return read.task_query_from(call.task_id, query)
         case Operation.CANCEL | Operation.SUBSCRIBE:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from trunkline import errors
 from trunkline.http.exchange import EVENTS, JSON, Exchange
@@ -66,11 +67,19 @@ def check_media_type(exchange: Exchange) -> None:
         raise errors.ContentTypeNotSupported("send Content-Type: application/json", field="Content-Type")
 
 
-def read_params(operation: Operation, params: Raw | None, dialect: Dialect) -> Params:
-    """What the params say, for any operation but that of the extended card."""
-    if operation in SENDS:
-        return read.read_send(params, dialect)
-    return _READERS[operation](params)
+def read_params(
+    operation: Operation, params: Raw | None, dialect: Dialect, v03_parts: str = "auto"
+) -> Params:
+    """Read the params of any operation except that of the extended card.
+
+    `v03_parts` is the setting of that name: `auto` leaves it to the message whether a task is flat.
+    """
+    if operation not in SENDS:
+        return _READERS[operation](params)
+    request = read.read_send(params, dialect)
+    if v03_parts == "auto" or dialect is not Dialect.V03:
+        return request
+    return replace(request, flat=v03_parts == "flat")
 
 
 def http_status(refused: errors.Refused) -> int:

@@ -60,6 +60,7 @@ class Site:
         self._admission = admission
         self._refusals = admission.refusals
         self._wait = own.reply == "wait"
+        self._v03_parts = own.v03_parts
         self._whole_limit = WHOLE_LIMIT if own.stream_close == "whole" else NO_WHOLE
         # The cards that a tenant is shown in the place of this one's; None where all are shown the same.
         self.cards_of: Callable[[str], Cards | None] = lambda tenant: None
@@ -137,7 +138,7 @@ class Site:
             if operation is _EXTENDED_CARD:
                 answer = self._extended(exchange, caller, read_tenant(envelope.params))
             else:
-                params = rpc.read_params(operation, envelope.params, dialect)
+                params = rpc.read_params(operation, envelope.params, dialect, self._v03_parts)
                 answer = await self.operations.perform(caller, operation, params)
             self._name_extensions(exchange, caller)
         except Exception as error:  # noqa: BLE001 - logged with a reason id; the caller gets that id

@@ -36,6 +36,7 @@ from trunkline.wire.types import (
     TaskState,
     TaskStatus,
 )
+from trunkline.wire.v03 import V03_FLAT
 from trunkline.wire.writer import WRITERS, Dialect, Writer
 
 log = logging.getLogger("trunkline.server")
@@ -82,7 +83,8 @@ def resume(feed: Feed, last_event_id: str | None, *, through_questions: bool) ->
 
 def direct_answer(feed: Feed) -> Message | None:
     """The message that answers in the place of a task, if the feed holds nothing else beyond its opening."""
-    records = feed.newer(0)
+    # The clients of flat tasks read tasks and their updates only.
+    records = None if feed.state.flat else feed.newer(0)
     last = records[-1].event if records and len(records) == feed.state.opened + 1 else None
     return last.message if isinstance(last, Replied) else None
 
@@ -208,7 +210,8 @@ class OpenStream(Struct, eq=False):
     def _render(self, records: Sequence[Recorded]) -> bytes:
         """The frames of the first of these events, as many as make a piece; they are behind us then."""
         subscription, dialect = self._subscription, self._encoding.dialect
-        limit = self._encoding.whole_limit
+        # The clients of flat tasks concatenate the pieces of an artifact.
+        limit = NO_WHOLE if subscription.feed.state.flat else self._encoding.whole_limit
         pieces: list[bytes] = []
         size = 0
         for recorded in records:
@@ -309,7 +312,8 @@ class Streams:
 
 def range_frames(feed: Feed, event: Compacted, dialect: Dialect) -> list[bytes]:
     """What stands for the pieces of artifacts that are no longer kept: the artifacts themselves."""
-    frames = [whole(feed.state, artifact.artifact_id, WRITERS[dialect]) for artifact in event.artifacts]
+    writer = _writer(feed.state, dialect)
+    frames = [whole(feed.state, artifact.artifact_id, writer) for artifact in event.artifacts]
     return [made for made in frames if made]
 
 
@@ -329,7 +333,7 @@ def frame(feed: Feed, recorded: Recorded, dialect: Dialect, whole_limit: int = W
 
 
 def _encode(state: State, recorded: Recorded, dialect: Dialect, whole_limit: int) -> bytes:
-    writer = WRITERS[dialect]
+    writer = _writer(state, dialect)
     match recorded.event:
         case Chunk() as event:
             if event.closes and _length(state, event.artifact.artifact_id) <= whole_limit:
@@ -348,10 +352,16 @@ def _encode(state: State, recorded: Recorded, dialect: Dialect, whole_limit: int
             return _status(state, status, writer, event.metadata)
         case Replied(message=message):
             return _status(state, TaskStatus(TaskState.COMPLETED, message, timestamp(recorded.at)), writer)
+        case Submitted() if writer is V03_FLAT:
+            return _status(state, TaskStatus(TaskState.SUBMITTED, None, timestamp(recorded.at)), writer)
         case Submitted():
             return writer.task_frame(writer.task(fold(state.task_id, (recorded,)).task()))
         case _:
             return NOTHING
+
+
+def _writer(state: State, dialect: Dialect) -> Writer:
+    return V03_FLAT if state.flat and dialect is Dialect.V03 else WRITERS[dialect]
 
 
 def _length(state: State, artifact_id: str) -> int:
@@ -370,26 +380,28 @@ def _status(state: State, status: TaskStatus, writer: Writer, metadata: Metadata
     return writer.status_frame(update, final=status.state in RESTING)
 
 
-def whole(state: State, artifact_id: str, writer: Writer) -> bytes:
-    """An artifact as it stands at its end, in one frame."""
-    update = ArtifactUpdate(
-        state.task_id, state.context_id, state.artifacts.whole(artifact_id), last_chunk=True
-    )
-    return writer.artifact_frame(update)
+def whole(state: State, artifact_id: str, writer: Writer, *, last: bool = True) -> bytes:
+    """Return a whole artifact in one frame."""
+    artifact = state.artifacts.whole(artifact_id)
+    return writer.artifact_frame(ArtifactUpdate(state.task_id, state.context_id, artifact, last_chunk=last))
 
 
 def opening_frames(given: Subscription, dialect: Dialect) -> Iterator[tuple[int | None, bytes]]:
     """What a stream opens with, and the seq that a reader resumes from; each is made when it is its turn.
 
-    Of a task that has ended, also what the end of its stream would have been: artifacts and the last status.
+    A task that has ended is followed by the frames that end its stream: artifacts and the last status. A flat
+    task has only these, because its clients read no tasks in a stream.
     """
-    writer, opening, state = WRITERS[dialect], given.opening, given.feed.state
+    opening, state = given.opening, given.feed.state
+    writer = _writer(state, dialect)
     if isinstance(opening, Message):
         yield None, writer.message_frame(opening)
     elif opening is not None:
-        yield given.opening_seq, writer.task_frame(writer.task(opening))
-        if given.after is None:
+        is_flat = writer is V03_FLAT
+        if not is_flat:
+            yield given.opening_seq, writer.task_frame(writer.task(opening))
+        if is_flat or given.after is None:
             for artifact in opening.artifacts:
-                if made := whole(state, artifact.artifact_id, writer):
+                if made := whole(state, artifact.artifact_id, writer, last=given.after is None):
                     yield None, made
-            yield None, _status(state, opening.status, writer)
+            yield given.opening_seq if is_flat else None, _status(state, opening.status, writer)

@@ -68,6 +68,7 @@ def read_send(body: bytes | Raw | None, dialect: Dialect = Dialect.V1) -> SendRe
         push=None if wanted is _NO_CONFIGURATION else inline_config(wanted),
         metadata=raw.metadata,
         tenant=raw.tenant or "",
+        flat=dialect is Dialect.V03 and _is_flat(said),
     )
 
 
@@ -146,6 +147,12 @@ def _message(raw: RawMessage, path: str, params: RawSend, dialect: Dialect) -> M
         raw.reference_task_ids or (),
         raw.extra,
     )
+
+
+def _is_flat(raw: RawMessage) -> bool:
+    """Return whether neither a message nor its parts have a `kind`, and no part nests a file."""
+    parts = raw.parts or ()
+    return raw.kind is None and all([(one.kind or one.type or one.file) is None for one in parts])
 
 
 def _may_lack_id(raw: RawMessage, dialect: Dialect) -> bool:

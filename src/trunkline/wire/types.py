@@ -138,6 +138,10 @@ class Task(WireStruct, frozen=True):
     metadata: Metadata | None = None
 
 
+class FlatTask(Task, frozen=True):
+    """A task whose caller sends parts without `kind`; the writer of 0.3 JSON-RPC writes such parts."""
+
+
 class StatusUpdate(WireStruct, frozen=True):
     """The event of a stream that says: the status changed."""
 
@@ -206,6 +210,8 @@ class SendRequest(WireStruct, frozen=True):
     metadata: Metadata | None = None
     tenant: str = ""
     correlation: Correlation | None = None
+    # Whether it is JSON of 0.3 without `kind`, in the message and in its parts.
+    flat: bool = False
 
 
 class TaskQuery(WireStruct, frozen=True):

@@ -1,7 +1,7 @@
-"""Writes 0.3 in its two dialects: as JSON-RPC has it, and as its REST binding has it.
+"""Writes 0.3 as JSON-RPC has it, as its REST binding has it, and with flat parts.
 
-In the one are `kind` everywhere, nested files and kebab-case states; the other is ProtoJSON of the 0.3 proto,
-with `content` and enums by name. Both have `final`.
+JSON-RPC has `kind` everywhere, nested files and kebab-case states. REST is ProtoJSON of the 0.3 proto, with
+`content` and enums by name. Flat parts have no `kind`. All have `final`.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class _ProtoArtifactUpdate03(_ArtifactUpdate03, frozen=True, tag=False):
 
 
 class Writer03:
-    """The dialect of JSON-RPC; see `Writer`."""
+    """Writes 0.3 with `kind` everywhere, as its specification of JSON-RPC has it; see `Writer`."""
 
     _states = {state: plain_state(state) for state in t.STATES} | {t.TaskState.UNSPECIFIED: "unknown"}
     _roles: Mapping[t.Role | None, str] = {t.Role.USER: "user", t.Role.AGENT: "agent", None: "agent"}
@@ -293,6 +293,27 @@ class ProtoWriter03(Writer03):
         return {"data": super()._data(value)}
 
 
+class FlatWriter03(Writer03):
+    """Writes 0.3 for callers that send parts without `kind`, such as PromptKit's client.
+
+    A part has its content in a member of its own, as in 1.0, and states have underscores.
+    """
+
+    _states = {state: name.replace("-", "_") for state, name in Writer03._states.items()}
+
+    def _part(self, part: t.Part) -> _Written:
+        data = UNSET if part.data is UNSET else self._data(part.data)
+        written = replace(part, data=data, extra=None)
+        return _with_extra(written, part.extra) if part.extra else written
+
+
+class RpcWriter03(Writer03):
+    """Writes 0.3 JSON-RPC, each task in the form in which its caller submitted it."""
+
+    def _task(self, task: t.Task) -> _Task03:
+        return V03_FLAT._task(task) if isinstance(task, t.FlatTask) else super()._task(task)
+
+
 def _part_metadata(part: t.Part) -> Metadata | None:
     """Metadata of a text or data part, which alone can hold its media type and filename in 0.3."""
     if not part.media_type and not part.filename:
@@ -309,5 +330,6 @@ def _with_extra(written: Struct, extra: Metadata) -> Metadata:
     return {**plain, **{name: value for name, value in extra.items() if name not in plain}}
 
 
-V03 = Writer03()
+V03_FLAT = FlatWriter03()
+V03 = RpcWriter03()
 V03_PROTO = ProtoWriter03()

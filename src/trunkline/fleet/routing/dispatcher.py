@@ -92,6 +92,7 @@ class DispatchOrder(Struct, frozen=True, kw_only=True):
     trace: str = ""
     extensions: tuple[str, ...] | None = None
     correlation: Correlation | None = None
+    flat: bool = False
 
 
 class Dispatched(Struct, frozen=True):
@@ -328,6 +329,7 @@ class Dispatcher:
             accepted_output_modes=order.output_modes,
             metadata=_metadata(order, task_id),
             correlation=order.correlation,
+            flat=order.flat,
         )
         # While a breaker is open it must hear at once that work has gone to its agent.
         rests = rest_s > 0 and self._fleet.is_sound
