@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 
 from tests.cli.conftest import Run
+from tests.cli.peers import served
+from trunkline.cli.main import app
+from trunkline.demo.agent import agent as demo
 
 AGENT = """
 from trunkline import Agent, Turn
@@ -37,12 +44,37 @@ async def count(turn: Turn) -> str:
         ("task lits", "No such command 'lits'", "trunkline task list"),
         ("task list", "no agent is named", "trunkline task list --agent-card URL"),
         ("send 127.0.0.1:1 hi", "is no whole URL", "trunkline card get -a 127.0.0.1:1"),
-        ("send http://127.0.0.1:1 --data {bad", "--data: {bad holds no JSON", "trunkline help send"),
+        (
+            "send http://127.0.0.1:1 --data {bad",
+            "--data: invalid JSON at column 2: ",
+            """trunkline send http://127.0.0.1:1 --data '{"name": "value"}'""",
+        ),
+        (
+            "send http://127.0.0.1:1 --data bad.json",
+            "--data bad.json: invalid JSON at line 2, column 2: ",
+            "python -m json.tool bad.json",
+        ),
+        ("send http://127.0.0.1:1 --file no.txt", "--file no.txt: no such file or directory", "ls -l ."),
+        (
+            "send http://127.0.0.1:1 hi --metadata {bad",
+            "--metadata: invalid JSON object at column 2: ",
+            """trunkline send http://127.0.0.1:1 hi --metadata '{"name": "value"}'""",
+        ),
+        (
+            "send http://127.0.0.1:1 hi --timeout x",
+            "--timeout: a duration is like 500ms",
+            "trunkline send http://127.0.0.1:1 hi --timeout 5m",
+        ),
+        ("send http://127.0.0.1:1", "nothing to send", "trunkline send http://127.0.0.1:1 --text TEXT"),
         (
             "send http://127.0.0.1:1 hi",
-            "127.0.0.1:1: nobody answers",
-            "is it running? trunkline serve MODULE:AGENT",
+            "127.0.0.1:1: connection refused",
+            "trunkline serve MODULE:AGENT --port 1",
         ),
+        ("tools http://127.0.0.1:1", "connection refused", "trunkline serve MODULE:AGENT --port 1"),
+        ("tools", "no agent", "trunkline tools URL"),
+        ("chat", "no agent is named", "trunkline chat URL"),
+        ("card none.json", "none.json: ", "trunkline card get -a https://HOST/.well-known/agent-card.json"),
         (
             "dispatch hi --skill x",
             "trunkline.db cannot be opened",
@@ -62,6 +94,7 @@ def test_an_error_names_the_next_command(
     (tmp_path / "scribe.py").write_text(AGENT)
     (tmp_path / "broken.py").write_text("import nosuchlib\n")
     (tmp_path / "torn.py").write_text("def f(:\n")
+    (tmp_path / "bad.json").write_text('{"a": 1,\n b}\n')
     (tmp_path / "text.db").write_text("hello, this is a text and no database of any kind\n" * 20)
     code, _, said = trunkline(*words.split())
     assert code in (2, 3)
@@ -69,6 +102,98 @@ def test_an_error_names_the_next_command(
     assert [line.partition(":")[0] for line in lines] == ["Error", "Code", "Hint"]
     assert error in lines[0]
     assert lines[2] == f"Hint: {hint}"
+    check_runs(hint)
+
+
+def check_runs(hint: str) -> None:
+    """Check that a hint is a command: one of the shell, or one that `trunkline` parses."""
+    words = shlex.split(hint)
+    if words[0] != "trunkline":
+        assert words[0] in ("cd", "export", "grep", "ls", "mkdir", "pg_isready", "pip", "python", "unset")
+        return
+    command: Any = typer.main.get_command(app)
+    context = command.make_context("trunkline", words[1:])
+    while hasattr(command, "resolve_command"):
+        name, command, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        context = command.make_context(name, rest, parent=context)
+
+
+SERVED = (
+    AGENT
+    + """
+@agent.skill
+async def order(city: str, nights: int = 1) -> str:
+    return city
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def guarded_url() -> Iterator[str]:
+    """Return the URL of the demo agent behind a key."""
+    with served(demo.asgi(store="memory:", dev=True, log_level="error", keys=["planted-key"])) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def scribe_url() -> Iterator[str]:
+    """Return the URL of an agent with two skills, one of which has parameters."""
+    names: dict[str, Any] = {}
+    exec(SERVED, names)
+    with served(names["agent"].asgi(store="memory:", dev=True, log_level="error")) as url:
+        yield url
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "hint"),
+    [
+        ("", "no credentials were sent; the agent requires ", "export A2ACLI_API_KEY=KEY"),
+        (
+            "--api-key wrong",
+            "the agent refused the credentials: the key is not known here; it accepts ",
+            "export A2ACLI_API_KEY=KEY",
+        ),
+        ("--bearer wrong", "the agent refused the credentials: ", "export A2ACLI_BEARER=TOKEN"),
+    ],
+)
+def test_missing_and_wrong_key_differ(
+    trunkline: Run, guarded_url: str, words: str, error: str, hint: str
+) -> None:
+    code, _, said = trunkline("send", guarded_url, "hi", *words.split())
+    lines = said.splitlines()
+    assert code == 4 and lines[0].startswith(f"Error: {error}") and lines[-1] == f"Hint: {hint}"
+    assert lines[0].count("X-API-Key") == 1
+    check_runs(hint)
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "hint"),
+    [
+        ("/nowhere hi", "no agent has the path '/nowhere'", "trunkline card get -a {url}"),
+        ("/no.json hi", "no agent card is there", "trunkline doctor {url}/no.json"),
+        (" hi --skill cuont", "no skill 'cuont'; did you mean 'count'?", "trunkline tools {url}"),
+        (' --data {"nights":2} --skill order', "missing parameter 'city'", "trunkline tools {url}"),
+        (
+            ' --data {"citi":"Rome"} --skill order',
+            "unknown parameter 'citi'; did you mean 'city'?",
+            "trunkline tools {url}",
+        ),
+        (
+            ' --data {"city":3} --skill order',
+            "data.city: expected string, got integer",
+            "trunkline tools {url}",
+        ),
+        (" hi --task-id none", "task 'none' was not found", "trunkline task list -a {url}"),
+    ],
+)
+def test_a_refused_message_names_the_next_command(
+    trunkline: Run, scribe_url: str, words: str, error: str, hint: str
+) -> None:
+    code, _, said = trunkline("send", *f"{scribe_url}{words}".split())
+    lines = said.splitlines()
+    assert code in (1, 3) and lines[0].startswith("Error: ") and error in lines[0]
+    assert lines[-1] == f"Hint: {hint.format(url=scribe_url)}"
+    check_runs(lines[-1].removeprefix("Hint: "))
 
 
 def test_a_port_in_use_suggests_any_free_one(trunkline: Run) -> None:

@@ -67,7 +67,7 @@ def test_work_is_dispatched_and_awaited(trunkline: Run, asked: Asked) -> None:
     ):
         assert trunkline("dispatch", *words, "--wait", "0", *STORE)[0] == 0
         assert asked.calls.pop() == ("POST", "/api/dispatch", form)
-    for words, said in (((), "there is nothing to dispatch"), (("--data", "{"), "holds no JSON")):
+    for words, said in (((), "there is nothing to dispatch"), (("--data", "{"), "invalid JSON")):
         code, _, error = trunkline("dispatch", *words, *STORE)
         assert code == 2 and said in error
     asked.end = {"state": "rejected", "error": "There is no agent 'anm' here."}

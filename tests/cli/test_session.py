@@ -83,7 +83,7 @@ def test_a_flag_beats_the_environment_also_with_another_kind_of_credential(
                 "b": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
                 "k": {"apiKeySecurityScheme": {"location": "header", "name": "X-K"}},
             },
-            "set A2ACLI_API_KEY to a key or A2ACLI_BEARER to a token",
+            "export A2ACLI_API_KEY=KEY",
         ),
         (
             {"o": {"oauth2SecurityScheme": {"flows": {"clientCredentials": {"tokenUrl": "https://x", "scopes": {}}}}}},
@@ -100,9 +100,12 @@ def test_a_refused_caller_is_told_what_to_give(
     error = json.loads(out)["error"]
     assert (code, error["code"]) == (4, "A2ACLI_ERR_CREDENTIALS_MISSING")
     assert hint in error["hint"]
-    assert "give" not in error["message"]
+    assert "give" not in error["message"] and "who?" not in error["message"]
+    assert error["message"].startswith("no credentials were sent; the agent requires ")
     code, out, _ = trunkline("send", peer.url, "hi", "--bearer", "wrong-token", "-o", "json")
-    assert (code, json.loads(out)["error"]["code"]) == (4, "A2ACLI_ERR_AUTH_FAILED")
+    error = json.loads(out)["error"]
+    assert (code, error["code"]) == (4, "A2ACLI_ERR_AUTH_FAILED")
+    assert error["message"].startswith("the agent refused the credentials: who?")
     assert "wrong-token" not in out
 
 

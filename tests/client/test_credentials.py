@@ -20,8 +20,8 @@ from trunkline.client.credentials import (
     Guarded,
     HttpxAuth,
     Unset,
-    choose,
     credentials,
+    describe_refusal,
 )
 from trunkline.client.oauth import ClientCredentials
 from trunkline.config import Secret
@@ -105,9 +105,9 @@ def test_only_its_own_origin_sees_it(url: str, seen: bool, caplog: pytest.LogCap
 def test_it_is_said_who_was_not_shown_any() -> None:
     async def main() -> None:
         guarded = Guarded(Web({}), Bearer(KEY), HOME)
-        assert guarded.wants(None) == choose(None, guarded.auth)
+        assert guarded.describe_refusal(None, "no") == describe_refusal(None, guarded.auth, "no")
         await (await guarded.open(HttpRequest("GET", "https://api.example/"))).close()
-        said = guarded.wants(None)
+        said = guarded.describe_refusal(None, "no")
         assert "only agent.example was shown credentials, not api.example: give that URL" in said
 
     asyncio.run(main())
@@ -192,7 +192,7 @@ def test_an_httpx_style_object_will_do() -> None:
 @pytest.mark.parametrize(
     ("card", "given", "words"),
     [
-        (wanting(PeerScheme("apiKey", "header", "X-API-Key")), None, "wants an API key in X-API-Key (give api_key="),
+        (wanting(PeerScheme("apiKey", "header", "X-API-Key")), None, "requires an API key in X-API-Key (give api_key="),
         (wanting(PeerScheme("apiKey", "query", "k")), None, "an API key in the query as k"),
         (wanting(PeerScheme("http", scheme="Bearer"), required=False), None, "a bearer token (give bearer="),
         (wanting(PeerScheme("http", scheme="basic")), None, "Basic(name, password)"),
@@ -206,13 +206,13 @@ def test_an_httpx_style_object_will_do() -> None:
         (wanting(PeerScheme("openIdConnect", discovery_url="https://id.example")), None, "from https://id.example"),
         (wanting(PeerScheme("mutualTLS")), None, "a client certificate"),
         (wanting(PeerScheme("http"), PeerScheme("apiKey", "header", "K")), None, ") or an API key in K"),
-        (wanting(PeerScheme("http", scheme="bearer")), ApiKey(KEY), "did not take what was given; it wants a bearer"),
-        (PeerCard(name="a"), None, "the card does not say what the agent wants; try api_key="),
-        (PeerCard(name="a"), Bearer(KEY), "it did not take what was given"),
-        (None, None, "there is no card to ask"),
+        (wanting(PeerScheme("http", scheme="bearer")), ApiKey(KEY), "refused the credentials: who are you?; it accepts a bearer"),
+        (PeerCard(name="a"), None, "who are you?; its card names none; try api_key="),
+        (PeerCard(name="a"), Bearer(KEY), "the agent refused the credentials: who are you?"),
+        (None, None, "it has no card"),
         (None, Unset("MY_KEY"), "the variable MY_KEY is not set"),
-        (wanting(PeerScheme("http", scheme="bearer")), Unset("MY_KEY"), "MY_KEY is not set; the agent wants a bearer"),
-        (PeerCard(name="a", requirements=(("lost",), ())), None, "the agent wants lost"),
+        (wanting(PeerScheme("http", scheme="bearer")), Unset("MY_KEY"), "MY_KEY is not set; the agent requires a bearer"),
+        (PeerCard(name="a", requirements=(("lost",), ())), None, "the agent requires lost"),
         (
             PeerCard(
                 name="a",
@@ -225,6 +225,6 @@ def test_an_httpx_style_object_will_do() -> None:
     ],
 )  # fmt: skip
 def test_what_is_said_to_who_is_not_let_in(card: PeerCard | None, given: Any, words: str) -> None:
-    said = choose(card, given)
+    said = describe_refusal(card, given, "who are you?")
     assert words in said
     assert KEY not in said

@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.errors import InvalidParams, Misuse
+from trunkline.wire.decode import in_words
 from trunkline.wire.types import Message
 
 AuthorFunction = Callable[..., object]
@@ -206,7 +207,11 @@ def _convert(data: object, model: object, field: str) -> object:
         return msgspec.convert(_with_integers(data), typing.cast("type[object]", model))
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `$")
-        raise InvalidParams(f"{field}{path.rstrip('`')}: {text}", field=field + path.rstrip("`")) from None
+        path = path.rstrip("`")
+        what = in_words(text)
+        if not path:
+            what = what.replace("missing required field", "missing parameter")
+        raise InvalidParams(f"{field}{path}: {what}", field=field + path) from None
 
 
 def _path_sizes(data: object, path: int) -> int:
@@ -301,7 +306,8 @@ def refuse_unknown(data: object, schema: Schema, model: object, field: str) -> N
         # A name of a megabyte is near to none, and comparing it would take seconds.
         near = difflib.get_close_matches(name[:_LONGEST_NAME], known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-        raise InvalidParams(f"{place}: there is no {name!r}; {hint}", field=f"{place}.{name}")
+        what = "field" if path else "parameter"
+        raise InvalidParams(f"{place}: unknown {what} {name!r}; {hint}", field=f"{place}.{name}")
 
 
 def _unknown(

@@ -13,6 +13,7 @@ import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import is_dataclass
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, cast
 
@@ -100,10 +101,11 @@ class SkillExecutor:
                 continue
             if isinstance(wanted, str) and wanted in self._skills:
                 return self._skills[wanted]
-            known = ", ".join(self._listed()) or "none that it lists"
-            raise InvalidParams(
-                f"there is no skill {wanted!r}; this agent has {known}", field=f"{place}.{name}"
-            )
+            listed = self._listed()
+            near = get_close_matches(str(wanted)[:64], listed, 1)
+            known = f"this agent has {', '.join(listed) or 'none that it lists'}"
+            meant = f"did you mean {near[0]!r}?" if near else known
+            raise InvalidParams(f"there is no skill {wanted!r}; {meant}", field=f"{place}.{name}")
         if isinstance(hint, str) and hint in self._skills:
             return self._skills[hint]
         if hint is not None:

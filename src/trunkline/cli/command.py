@@ -15,7 +15,14 @@ from msgspec.structs import replace
 
 from trunkline.cli.configuration import ClientConfiguration, load_configuration
 from trunkline.cli.console import clear_progress, escape_controls, one_line, print_notice
-from trunkline.cli.failure import complete_hint, failure_of, hint_for, is_json_asked, print_failure
+from trunkline.cli.failure import (
+    complete_hint,
+    failure_of,
+    hint_for,
+    hint_for_unreachable,
+    is_json_asked,
+    print_failure,
+)
 from trunkline.cli.next_command import print_next
 from trunkline.cli.parsing import Invocation
 from trunkline.cli.session import ADDRESSES, Session
@@ -77,8 +84,6 @@ def run_logged(
     invocation: Invocation,
     work: Callable[[ClientConfiguration], Coroutine[Any, Any, int | None]],
     log_format: str,
-    *,
-    hint: str = "",
 ) -> None:
     """Run a command that works with many agents, or with none, and leave with its exit code.
 
@@ -95,7 +100,9 @@ def run_logged(
     except TrunklineError as error:
         failure = failure_of(error, finding_card=True)
         if failure.code == "A2ACLI_ERR_USAGE":
-            failure = complete_hint(replace(failure, hint=failure.hint or hint), sys.argv[1:])
+            failure = complete_hint(failure, sys.argv[1:])
+        elif failure.code == "A2ACLI_ERR_UNREACHABLE" and len(invocation.arguments) == 1:
+            failure = replace(failure, hint=hint_for_unreachable(invocation.arguments[0], error))
         print_failure(failure, as_json=is_json_asked(invocation.flags))
         raise typer.Exit(failure.exit) from None
     if code:

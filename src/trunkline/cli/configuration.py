@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -17,6 +18,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from trunkline.cli.json_input import locate_json_error
 from trunkline.cli.options import OPTIONS, PREFIX, Option
 from trunkline.clock import random_bits
 from trunkline.config import LONGEST_S, Secret, environment, secret_text
@@ -242,10 +244,20 @@ def _parse(option: Option, given: Any, where: str) -> Any:
     try:
         value = _KINDS[option.kind][0](given)
     except ValueError as error:
-        raise Misuse(f"{where}: {error}") from None
+        raise Misuse(f"{where}: {error}", hint=_example(option, where)) from None
     if option.choices and value not in option.choices:
-        raise Misuse(f"{where}: choose {' or '.join(option.choices)}, not {given!r}")
+        text = f"{where}: choose {' or '.join(option.choices)}, not {given!r}"
+        raise Misuse(text, hint=_example(option, where))
     return value
+
+
+def _example(option: Option, where: str) -> str:
+    """Return an option with a value that it accepts, or the command to correct a variable."""
+    if not where.startswith("--"):
+        source = where.removeprefix(f"{option.variable} in ")
+        return f"unset {where}" if source == where else shlex.join(["grep", "-n", option.variable, source])
+    value = option.default or _EXAMPLES.get(option.kind, option.choices[0] if option.choices else "VALUE")
+    return f"{where} {value}"
 
 
 def _flag(text: str) -> bool:
@@ -273,9 +285,10 @@ def _object(text: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.MsgspecError as error:
-        raise ValueError(f"give a JSON object: {error}") from None
+        raise ValueError(f"invalid JSON object{locate_json_error(error, text.encode())}") from None
 
 
+_EXAMPLES = {"seconds": "30s", "count": "20", "object": '\'{"name": "value"}\'', "list": "NAME"}
 # How the text of each kind of option is read, and what its value is where none is given.
 _KINDS: dict[str, tuple[Callable[[str], Any], Any]] = {
     "text": (str, ""),

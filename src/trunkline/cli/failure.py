@@ -54,7 +54,9 @@ _CODES: tuple[tuple[type[e.TrunklineError], str], ...] = (
 _SECRET_OPTIONS = ("--key", "--set", "--api-key", "--bearer", "--announce")
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _LOGIN = {"oauth2", "openIdConnect"}
-_CREDENTIALS = {"apiKey": "A2ACLI_API_KEY to a key", "http": "A2ACLI_BEARER to a token"}
+_KEY_HINT, _TOKEN_HINT = "export A2ACLI_API_KEY=KEY", "export A2ACLI_BEARER=TOKEN"
+# A hint that ends so has the same command behind it.
+_THEN = " &&"
 # How a program gives credentials; here the hint says how.
 _IN_PYTHON = re.compile(r" \(give [^()]*(?:\([^()]*\)[^()]*)?\)|; (?:give|try) api_key=… or bearer=…")
 
@@ -139,7 +141,9 @@ def print_error(error: e.TrunklineError, typed: Sequence[str]) -> None:
 def complete_hint(failure: CommandFailure, typed: Sequence[str]) -> CommandFailure:
     """Return the failure with a command as its hint, made of the words that were typed."""
     hint = failure.hint
-    if hint.startswith("--"):
+    if hint.endswith(_THEN):
+        hint += f" {_retyped(typed, '')}".rstrip()
+    elif hint.startswith("--") or hint == "URL":
         hint = _retyped(typed, hint)
     elif not hint and failure.code == "A2ACLI_ERR_USAGE":
         hint = shlex.join(["trunkline", "help", *typed[:1]])
@@ -183,7 +187,7 @@ if TYPE_CHECKING:
 
 
 def hint_for(failure: CommandFailure, error: Exception, session: Session | None) -> str:
-    """Return the next step after a failure, as a command where there is one; empty if none is useful."""
+    """Return the command to run after a failure, or an option to repeat it with; empty if none is useful."""
     if session is None or failure.code == "A2ACLI_ERR_USAGE":
         return ""
     match failure.code:
@@ -192,19 +196,24 @@ def hint_for(failure: CommandFailure, error: Exception, session: Session | None)
         case "A2ACLI_ERR_TIMEOUT":
             return session.wait_command(session.task_id) if session.task_id else "--timeout 15m"
         case "A2ACLI_ERR_UNREACHABLE":
-            return _unreachable_hint(session, error)
+            if session.message_id and session.task_id:
+                return session.wait_command(session.task_id)
+            return hint_for_unreachable(session.target.url, error)
         case "TRUNKLINE_UNCERTAIN":
             return session.command("task list")
         case "TRUNKLINE_TOO_MANY_REQUESTS" | "TRUNKLINE_UNAVAILABLE":
-            return "it is busy: call again later"
+            return f"sleep {getattr(error, 'retry_after_s', 1):.0f}{_THEN}"
         case "A2ACLI_ERR_CARD_NOT_FOUND":
-            return "give the card's whole URL or its file: trunkline card get -a https://host/path/agent-card.json"
+            return _card_hint(session, error)
+        case "InvalidParamsError" if session.message_id:
+            # It prints each skill with the schema of its parameters.
+            return shlex.join(["trunkline", "tools", session.target.url])
         case "VersionNotSupportedError":
             return session.command("send", "<text>")
-        case "TaskNotFoundError" if not session.invocation.flags.get("task_id"):
+        case "TaskNotFoundError":
             return session.command("task list")
         case _:
-            return "" if session.config.flag("debug") else "--debug shows what went over the wire"
+            return "" if session.config.flag("debug") else "--debug"
 
 
 def _credentials_hint(session: Session) -> str:
@@ -212,8 +221,8 @@ def _credentials_hint(session: Session) -> str:
     kinds = {} if card is None else {scheme.kind: scheme for scheme in _accepted_schemes(card)}
     if session.logged_in or kinds.keys() & _LOGIN:
         return session.command("auth login")
-    settings = [setting for kind, setting in _CREDENTIALS.items() if kind in kinds]
-    return f"set {' or '.join(settings)}" if settings else "set A2ACLI_BEARER or A2ACLI_API_KEY"
+    is_token_tried = session.config.values["bearer"].value is not None and "http" in kinds
+    return _TOKEN_HINT if is_token_tried or {*kinds} == {"http"} else _KEY_HINT
 
 
 def _accepted_schemes(card: PeerCard) -> list[PeerScheme]:
@@ -222,12 +231,23 @@ def _accepted_schemes(card: PeerCard) -> list[PeerScheme]:
     return chosen or list(card.schemes.values())
 
 
-def _unreachable_hint(session: Session, error: Exception) -> str:
-    if session.message_id and session.task_id:
-        return session.wait_command(session.task_id)
-    host = urlsplit(session.agent if "//" in session.agent else f"//{session.agent}").hostname or ""
-    if isinstance(error, e.Unreachable) and error.reason == "tls":
-        return "a certificate of your own is accepted with --insecure, for development only"
-    if host in _LOOPBACK:
-        return "is it running? trunkline serve MODULE:AGENT"
-    return "check the host and the port; --debug shows each step"
+def _card_hint(session: Session, error: Exception) -> str:
+    try:
+        parts = urlsplit(session.target.url)
+    except e.TrunklineError:
+        return "trunkline card get -a https://HOST/.well-known/agent-card.json"
+    if isinstance(error, e.RouteNotFound) and error.missing:
+        return shlex.join(["trunkline", "card", "get", "-a", f"{parts.scheme}://{parts.netloc}"])
+    return shlex.join(["trunkline", "doctor", session.target.url])
+
+
+def hint_for_unreachable(url: str, error: Exception) -> str:
+    """Return the command to run when nothing answers at an agent's URL."""
+    parts = urlsplit(url)
+    is_local = (parts.hostname or "") in _LOOPBACK
+    if is_local and isinstance(error, e.Unreachable) and error.reason == "tls":
+        return "--insecure"
+    if not is_local:
+        return shlex.join(["trunkline", "doctor", url])
+    port = f" --port {parts.port}" if parts.port else ""
+    return f"trunkline serve MODULE:AGENT{port}"

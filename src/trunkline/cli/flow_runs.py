@@ -26,6 +26,7 @@ from trunkline.cli.console import (
     print_json,
 )
 from trunkline.cli.flow import DefinitionFile, McpConfig, Written, local_flows, operator_of
+from trunkline.cli.json_input import read_json
 from trunkline.cli.next_command import JSON_REPLY, REPLY, command_line, print_next
 from trunkline.cli.parsing import Commands
 from trunkline.clock import Ids
@@ -495,12 +496,8 @@ def _activity_options(found: dict[str, Any]) -> dict[str, str]:
 
 
 def _object(text: str, flag: str) -> dict[str, Any]:
-    """An object in JSON, or in the file behind an @."""
-    try:
-        source = Path(text[1:]).read_text("utf-8") if text.startswith("@") else text
-        found = msgspec.json.decode(source)
-    except (OSError, ValueError, RecursionError) as error:
-        raise Misuse(f"{flag} is an object in JSON, or @FILE: {error}") from None
+    """Return the JSON object that an option names: JSON itself, a file behind @, or standard input."""
+    found = read_json(text, flag)
     if not isinstance(found, dict):
-        raise Misuse(f'{flag} is an object in JSON, such as {{"topic": "tea"}}')
+        raise Misuse(f"{flag} requires a JSON object", hint=f"""{flag} '{{"name": "value"}}'""")
     return cast("dict[str, Any]", found)

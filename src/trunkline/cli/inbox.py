@@ -6,7 +6,6 @@ from datetime import datetime
 from itertools import islice
 from typing import Annotated, Any
 
-import msgspec
 import typer
 from rich import box
 from rich.console import Group, RenderableType
@@ -15,6 +14,7 @@ from rich.text import Text
 
 from trunkline.cli.admin import INBOX, Operator
 from trunkline.cli.console import field_lines, one_line, watch_page
+from trunkline.cli.json_input import read_json
 from trunkline.cli.parsing import Commands, Count, OfTenant, Watch
 from trunkline.clock import now_ms
 from trunkline.errors import Misuse
@@ -22,6 +22,7 @@ from trunkline.log.ids import is_task_id
 
 commands = Commands()
 AskingTask = Annotated[str, typer.Argument(metavar="TASK", help="The id of the task that asks.")]
+_LISTING = "trunkline inbox list"
 _LABELS = {
     "taskId": "task", "state": "state", "question": "question", "agent": "agent", "skill": "skill",
     "principal": "asked for", "text": "text", "choices": "choices", "schema": "schema",
@@ -104,7 +105,7 @@ def show(task_id: AskingTask, *, tenant: OfTenant = "", operator: Operator) -> N
             if one["taskId"] == task_id:
                 operator.print(one, *field_lines(one, _LABELS))
                 return
-    raise Misuse(f"task {task_id!r} asks nothing; trunkline inbox list shows what is asked")
+    raise Misuse(f"task {task_id!r} has no open question", hint=_LISTING)
 
 
 @commands.local("answer")
@@ -121,19 +122,16 @@ def answer(
 ) -> None:
     """Answer the question of a task by a text, by data, or by what it proposes; or decline."""
     if sum((accept, reject, bool(data), bool(text) and not reject)) != 1:
-        raise Misuse("give one of TEXT, --data, --accept and --reject")
+        raise Misuse("give one of TEXT, --data, --accept and --reject", hint="--accept")
     form: dict[str, object] = {"decision": "respond", "text": text}
     if accept:
         form = {"decision": "accept"}
     elif reject:
         form = {"decision": "reject", "text": text}
     elif data:
-        try:
-            form = {"decision": "edit", "data": msgspec.json.decode(data)}
-        except msgspec.DecodeError as error:
-            raise Misuse(f"--data is no JSON: {error}") from None
+        form = {"decision": "edit", "data": read_json(data, "--data")}
     if not is_task_id(task_id):
-        raise Misuse(f"{task_id!r} is not the id of a task; trunkline inbox list shows them")
+        raise Misuse(f"{task_id!r} is not the ID of a task", hint=_LISTING)
     form["question"] = question
     said = operator.ask("POST", f"{INBOX}/{task_id}", form, tenant=tenant)
     operator.print(said, f"task {task_id} has its answer: {said['state']}")

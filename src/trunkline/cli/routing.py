@@ -12,9 +12,9 @@ import typer
 from trunkline.cli.admin import TASKS_API, Operator
 from trunkline.cli.console import escape_controls, one_line
 from trunkline.cli.hub_tasks import AT_WORK, EVERY_S, AbsenceNotices
+from trunkline.cli.json_input import read_json
 from trunkline.cli.next_command import command_line, print_next
 from trunkline.cli.parsing import Commands, Several, StoreUrl, Tenant
-from trunkline.cli.send import read_data
 from trunkline.errors import Misuse
 from trunkline.fleet.routing.a2a_tool import perform_line
 from trunkline.log.ids import is_task_id
@@ -58,7 +58,7 @@ def dispatch(
         "correlationId": correlation_id, "metadata": {"effectHint": effect} if effect else None,
     }  # fmt: skip
     given = {name: value for name, value in form.items() if value}
-    given |= {"data": read_data(data)} if data else {}
+    given |= {"data": read_json(data, "--data")} if data else {}
     tasks: list[dict[str, Any]] = operator.ask("POST", DISPATCH, given, tenant=tenant)["tasks"]
     left, absences = wait, AbsenceNotices()
     while left > 0 and any([one["state"] in AT_WORK for one in tasks]):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import mimetypes
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
 
 import msgspec
 
 from trunkline.cli.configuration import ClientConfiguration
+from trunkline.cli.json_input import read_file, read_json
 from trunkline.cli.options import SENDING
 from trunkline.cli.parsing import Commands
 from trunkline.cli.results import follow, show_result, show_sent, show_stream
@@ -24,10 +23,7 @@ from trunkline.wire.types import RESTING, Part
 commands = Commands()
 _MESSAGE = "The agent's URL, unless -a names it, and the text."
 _ADDRESSES = ("http://", "https://")
-_JSON = ("{", "[", '"')
 _UNKNOWN = "application/octet-stream"
-# No agent takes a message of this size; what is larger was named by mistake, or never ends.
-_READ_LIMIT = 64 << 20
 
 
 @commands.calling("stream", *SENDING, "fail", arguments="[URL] [TEXT]", about=_MESSAGE, stream=True)
@@ -103,7 +99,7 @@ def message_parts(words: Sequence[str], flags: Sequence[tuple[str, str]]) -> lis
             parts.append(Part(text=value) if kind == "text" else read[kind](value))
             flagged += 1
     if not parts:
-        raise Misuse("there is nothing to send: give a text, --text, --file or --data")
+        raise Misuse("there is nothing to send: give a text, --text, --file or --data", hint="--text TEXT")
     return parts
 
 
@@ -112,57 +108,10 @@ def _file_part(value: str) -> Part:
         name = value.partition("?")[0].rpartition("/")[2]
         return Part(url=value, filename=name, media_type=mimetypes.guess_type(name)[0] or "")
     path = Path(value)
-    raw = base64.b64encode(_read(path, "--file")).decode()
+    raw = base64.b64encode(read_file(path, "--file")).decode()
     kind = mimetypes.guess_type(path.name)[0] or _UNKNOWN
     return Part(raw=raw, filename=path.name, media_type=kind)
 
 
 def _data_part(value: str) -> Part:
-    return Part(data=read_data(value), media_type="application/json")
-
-
-def read_data(value: str) -> Any:
-    """Return the JSON value that `--data` names: JSON itself, a file, or `-` for standard input.
-
-    Raises:
-        Misuse: it is neither JSON nor a file that holds JSON.
-    """
-    if value.startswith(_JSON) or _is_scalar(value):
-        where, raw = value, value.encode()
-    elif value == "-":
-        where, raw = "standard input", _bounded(sys.stdin.buffer, "--data -")
-    else:
-        # The contract of the command line names a file without the sign that other tools put before it.
-        where = value.removeprefix("@")
-        raw = _read(Path(where), "--data")
-    try:
-        return msgspec.json.decode(raw)
-    except msgspec.DecodeError as error:
-        raise Misuse(f"--data: {where} holds no JSON: {error}") from None
-
-
-def _is_scalar(value: str) -> bool:
-    """Return whether a text is a number, a string, true, false or null in JSON."""
-    try:
-        msgspec.json.decode(value)
-    except msgspec.DecodeError:
-        return False
-    return True
-
-
-def _read(path: Path, flag: str) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return _bounded(file, f"{flag} {path}")
-    except OSError as error:
-        raise Misuse(f"{flag} {path}: {error.strerror}") from None
-
-
-def _bounded(source: BinaryIO, flag: str) -> bytes:
-    """The content of a source up to a limit: a device or a pipe may have no end."""
-    raw = source.read(_READ_LIMIT + 1)
-    if len(raw) > _READ_LIMIT:
-        raise Misuse(
-            f"{flag} is larger than {_READ_LIMIT >> 20} MiB; give the agent a URL of it (--file URL)"
-        )
-    return raw
+    return Part(data=read_json(value, "--data"), media_type="application/json")

@@ -308,7 +308,7 @@ def only_target(arguments: tuple[str, ...], flags: Mapping[str, Any], config: Cl
         raise Misuse(f"one agent at a time: {' '.join(arguments)!r} is too much")
     agent = arguments[0] if arguments else config.text("agent-card")
     if not agent:
-        raise Misuse(MISSING)
+        raise Misuse(MISSING, hint="URL")
     return agent
 
 

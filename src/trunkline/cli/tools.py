@@ -44,7 +44,7 @@ def tools(invocation: Invocation) -> None:
             print_json(_listed(box, config.text("format")))
             return 0
 
-    run_logged(invocation, work, "Warning: %(message)s", hint="trunkline help tools")
+    run_logged(invocation, work, "Warning: %(message)s")
 
 
 def _is_told(record: logging.LogRecord, invocation: Invocation) -> bool:

@@ -118,10 +118,11 @@ def wrong_card(card: PeerCard, place: str, url: str, listed: Iterable[str] = ())
     names += [tag for one in card.skills if _ROUTED in one.tags for tag in one.tags if tag != _ROUTED]
     wanted = _wanted(url)
     close = _closest(wanted, names)
-    interfaces = [shown(_absolute(place, one.url))[:200] for one in card.interfaces[:_MAX_NAMES]]
+    # An agent with two protocol versions lists each URL twice.
+    interfaces = [*dict.fromkeys(shown(_absolute(place, one.url))[:200] for one in card.interfaces)]
     said = [
         f"no agent has the path {_path(url)[:200]!r}: {shown(place)} is the card of {_quoted(card.name)}, "
-        f"whose interfaces are {', '.join(interfaces) or 'not named'}"
+        f"whose interfaces are {', '.join(interfaces[:_MAX_NAMES]) or 'not named'}"
     ]
     if close:
         said.append(f"the names closest to {_quoted(wanted)} are {', '.join(map(_quoted, close))}")

@@ -181,9 +181,9 @@ class Guarded:
         if isinstance(self.auth, ApiKey):
             self.auth = self.auth.fit(card)
 
-    def wants(self, card: PeerCard | None) -> str:
-        """The sentence for a caller that the agent refuses; see `choose`."""
-        said = choose(card, self.auth)
+    def describe_refusal(self, card: PeerCard | None, answer: str) -> str:
+        """Return why the agent refused the caller; see the function of this name."""
+        said = describe_refusal(card, self.auth, answer)
         if not self._withheld:
             return said
         others = ", ".join(sorted(self._withheld))
@@ -219,20 +219,25 @@ class Guarded:
         return False
 
 
-def choose(card: PeerCard | None, given: Auth | None) -> str:
-    """The sentence for a caller that the agent refuses: which credentials it wants, and how to give them."""
-    wanted = _wanted(card) if card is not None else []
+def describe_refusal(card: PeerCard | None, given: Auth | None, answer: str) -> str:
+    """Return why an agent refused a caller, and which credentials it accepts.
+
+    `answer` is the agent's own text. It is left out where no credentials were sent and the card names some.
+    """
+    accepted = " or ".join(_accepted(card)) if card is not None else ""
+    if given and not isinstance(given, Unset):
+        refused = f"the agent refused the credentials: {answer}"
+        return f"{refused}; it accepts {accepted}" if accepted else refused
+    missing = "no credentials were sent"
     if isinstance(given, Unset):
-        missing = f"the variable {given.variable} is not set"
-        return f"{missing}; the agent wants {' or '.join(wanted)}" if wanted else missing
-    if not wanted:
-        what = "the card does not say what the agent wants" if card is not None else "there is no card to ask"
-        return f"{what}; it did not take what was given" if given else f"{what}; try api_key=… or bearer=…"
-    start = "it did not take what was given; it wants" if given else "the agent wants"
-    return f"{start} {' or '.join(wanted)}"
+        missing += f", as the variable {given.variable} is not set"
+    if accepted:
+        return f"{missing}; the agent requires {accepted}"
+    unnamed = "its card names none" if card is not None else "it has no card"
+    return f"{missing}: {answer}; {unnamed}; try api_key=… or bearer=…"
 
 
-def _wanted(card: PeerCard) -> list[str]:
+def _accepted(card: PeerCard) -> list[str]:
     """In words, what the card asks for; of several requirements one is enough."""
     if not card.requirements:
         return [_words(scheme) for scheme in card.schemes.values()]

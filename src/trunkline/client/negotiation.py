@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Mapping
 
-from trunkline.client.credentials import Auth, Guarded, choose
+from trunkline.client.credentials import Auth, Guarded, describe_refusal
 from trunkline.client.delegate import DelegateTransport
 from trunkline.client.discovery import Discovery
 from trunkline.client.options import Options, in_time
@@ -173,11 +173,11 @@ class Negotiation:
             self.transport = await self._choose()
             return True
 
-    def wants(self) -> str:
-        """The sentence for a caller that the agent refuses."""
+    def describe_refusal(self, answer: str) -> str:
+        """Return why the agent refused the caller, and which credentials it accepts; see `credentials`."""
         if isinstance(self._http_client, Guarded):
-            return self._http_client.wants(self.known)
-        return choose(self.known, None)
+            return self._http_client.describe_refusal(self.known, answer)
+        return describe_refusal(self.known, None, answer)
 
     def _late(self) -> TimedOut:
         within = f"within {self._options.timeout_s:g} seconds"

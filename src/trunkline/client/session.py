@@ -164,7 +164,7 @@ class AgentSession:
         """
         negotiation, fate = self.negotiation, fate_of(error)
         if isinstance(error, Unauthenticated):
-            raise Unauthenticated(f"{error.message}; {negotiation.wants()}", **error.details) from error
+            raise Unauthenticated(negotiation.describe_refusal(error.message), **error.details) from error
         # A message that may have been taken is not offered to anybody else.
         is_lost = bool(message_id) and may_be_taken(error)
         failed = negotiation.transport

@@ -237,7 +237,8 @@ class SocketHttpClient:
             message = f"{at.host}:{at.port}: no connection within {self._connect_s:g} seconds"
             raise TimedOut(message, reason="connect") from error
         except OSError as error:
-            raise Unreachable(f"{at.host}:{at.port}: nobody answers there", reason="connect") from error
+            why = os.strerror(error.errno).lower() if error.errno else "no connection"
+            raise Unreachable(f"{at.host}:{at.port}: {why}", reason="connect") from error
 
     def _sweep_later(self) -> None:
         if self._sweeping is None:

@@ -21,6 +21,7 @@ MAX_DEPTH = 100
 _MAX_CONTAINERS = 100_000
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_NAMED = re.compile(r"Object (?:contains )?(missing required field|unknown field) `(.*)`")
 _QUOTED = re.compile(r"`([^`]*)`")
 _PATH = re.compile(r" - at `\$\.?([^`]*)`\Z")
 # `about` and `[0]` in `notify[0].about`; of a mapping it is `[...]`, whichever key is meant.
@@ -172,7 +173,9 @@ def invalid_params(
 
 
 def in_words(said: str) -> str:
-    """What msgspec says of a wrong type or size, in the words of JSON."""
+    """Return a message of msgspec with the types of JSON and a quoted name."""
+    if named := _NAMED.fullmatch(said):
+        return f"{named[1]} {named[2]!r}"
     what = _QUOTED.sub(lambda quoted: _words(quoted[1]), said)
     return what[:1].lower() + what[1:]
 

@@ -102,7 +102,7 @@ def test_entries_with_mistakes_are_kept_to_be_seen(tmp_path: Path) -> None:
     )
     at.files.start()
     assert at.urls()["a"] == "http://a.example"
-    assert at.urls()["agents.yaml:6"] == "agents.yaml, line 6: name: object missing required field name"
+    assert at.urls()["agents.yaml:6"] == "agents.yaml, line 6: name: missing required field 'name'"
     assert at.urls()["agents.yaml:a"] == "agents.yaml, line 7: there are two agents 'a'"
     assert "not all or hub" in at.urls()["agents.yaml:9"]
 

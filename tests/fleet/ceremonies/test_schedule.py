@@ -239,3 +239,22 @@ def test_the_moments_do_not_depend_on_what_was_asked_before(at: list[int], text:
     asked = Schedule(text, zone)
     for one in at:
         assert list(islice(asked.after(one), 12)) == list(islice(Schedule(text, zone).after(one), 12))
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("99 * * * *", "the minute '99' is not valid; it accepts 0-59"),
+        ("0 25 * * *", "the hour '25' is not valid; it accepts 0-23"),
+        ("0 9 32 * *", "the day of month '32' is not valid; it accepts 1-31"),
+        ("0 9 * 13 *", "the month '13' is not valid; it accepts 1-12 or JAN-DEC"),
+        ("0 9 * * MOM", "the day of week 'MOM' is not valid; it accepts 0-7 or SUN-SAT"),
+        ("0 9 * *", "'0 9 * *' has 4 of the 5 fields of cron (minute, hour"),
+        ("0 9 30 2 *", "no date fits: month '2' has no day of month '30'"),
+        ("2030-13-01T09:00:00", "'2030-13-01T09:00:00' is not a date and time"),
+    ],
+)
+def test_error_names_the_invalid_field_of_a_schedule(text: str, error: str) -> None:
+    with pytest.raises(InvalidParams) as caught:
+        Schedule(text)
+    assert caught.value.message.startswith(error) and caught.value.field == "schedule"

@@ -34,6 +34,14 @@ _DATE = re.compile(r"\d{4}-?\d{2}-?\d{2}T")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _LAST_YEAR = 9000
+_CRON_ERRORS = (CronSimError, AssertionError, ValueError, OverflowError)
+_CRON_FIELDS = (
+    ("minute", "0-59"),
+    ("hour", "0-23"),
+    ("day of month", "1-31"),
+    ("month", "1-12 or JAN-DEC"),
+    ("day of week", "0-7 or SUN-SAT"),
+)
 
 
 class Schedule:
@@ -54,8 +62,11 @@ class Schedule:
             raise InvalidParams(f"a schedule has at most {SCHEDULE_LENGTH} characters", field="schedule")
         if _DATE.match(text):
             self.once = self._moment(text)
-        elif len(text.split()) != 5 or next(self._cron(_EPOCH.replace(tzinfo=None, year=2024)), None) is None:
-            raise _no_schedule()
+        elif (
+            len(text.split()) != len(_CRON_FIELDS)
+            or next(self._cron(_EPOCH.replace(tzinfo=None, year=2024)), None) is None
+        ):
+            raise _invalid_cron(text)
 
     def after(self, at: int) -> Iterator[int]:
         """The planned moments later than one, in milliseconds, without end unless there is one."""
@@ -82,16 +93,16 @@ class Schedule:
         # Without a zone the library knows no summer time, and its own rule for it does not apply.
         try:
             yield from CronSim(self._text, wall)
-        except (CronSimError, AssertionError, ValueError, OverflowError):
-            raise _no_schedule() from None
+        except _CRON_ERRORS:
+            raise _invalid_cron(self._text) from None
 
     def _moment(self, text: str) -> int:
         try:
             named = datetime.fromisoformat(text)
         except ValueError:
-            raise _no_schedule() from None
+            raise _invalid_moment(text) from None
         if not 1970 < named.year < _LAST_YEAR:
-            raise _no_schedule()
+            raise _invalid_moment(text)
         return _ms(self._instant(named) if named.tzinfo is None else named.astimezone(UTC))
 
     def _wall(self, at: int) -> datetime:
@@ -196,9 +207,30 @@ def _ms(instant: datetime) -> int:
     return (instant - _EPOCH) // _MILLISECOND
 
 
-def _no_schedule() -> InvalidParams:
+def _invalid_moment(text: str) -> InvalidParams:
     return InvalidParams(
-        "give five fields of cron (minute, hour, day of month, month, day of week) that some day fit, such "
-        "as 0 9 * * 1-5, or one date and time, such as 2030-01-31T09:00:00",
+        f"{text!r} is not a date and time of a year after 1970; write it as 2030-01-31T09:00:00",
         field="schedule",
     )
+
+
+def _invalid_cron(text: str) -> InvalidParams:
+    """Return the error of a cron expression, which names the field that is wrong."""
+    values = text.split()
+    if len(values) != len(_CRON_FIELDS):
+        names = ", ".join(name for name, _ in _CRON_FIELDS)
+        return InvalidParams(
+            f"{text!r} has {len(values)} of the 5 fields of cron ({names}); write for example 0 9 * * 1-5, "
+            "or one date and time, such as 2030-01-31T09:00:00",
+            field="schedule",
+        )
+    for place, ((name, accepted), value) in enumerate(zip(_CRON_FIELDS, values, strict=True)):
+        alone = ["*"] * len(_CRON_FIELDS)
+        alone[place] = value
+        try:
+            CronSim(" ".join(alone), _EPOCH)
+        except _CRON_ERRORS:
+            text = f"the {name} {value!r} is not valid; it accepts {accepted}, and forms such as * or 1,3"
+            return InvalidParams(text, field="schedule")
+    text = f"no date fits: month {values[3]!r} has no day of month {values[2]!r}"
+    return InvalidParams(text, field="schedule")
