@@ -16,7 +16,7 @@ from tests.fleet.office import NORTH
 from trunkline.errors import InvalidParams
 from trunkline.fleet.ceremonies import ceremony_store as book_module
 from trunkline.fleet.ceremonies import schedule as schedule_module
-from trunkline.fleet.ceremonies.ceremony_store import CeremonyFault
+from trunkline.fleet.ceremonies.ceremony_store import KIND, CeremonyFault
 
 
 def test_a_ceremony_shows_what_it_is_and_its_next_fires() -> None:
@@ -204,6 +204,27 @@ def test_a_file_keeps_its_ceremony() -> None:
         at.ceremony_store.take_files([], [])
         await at.scheduler.tick()
         assert await at.ids("root") == []
+
+    hall(work)
+
+
+def test_schedule_whose_time_zone_is_unknown_here_is_listed_as_invalid() -> None:
+    """A document that another machine wrote, with other time zones; all other schedules are listed."""
+
+    async def work(at: Hall) -> None:
+        await at.post("alice", CREATE, LEAST)
+        await at.post("alice", CREATE, {**LEAST, "id": "daily", "timezone": "Europe/Berlin"})
+        doc = await at.at.store.docs.get(NORTH, KIND, "daily")
+        assert doc is not None
+        body = doc.body.replace(b"Europe/Berlin", b"Mars/Base")
+        await at.at.store.docs.put(NORTH, KIND, "daily", body, doc.rev)
+        await at.ceremony_store.refresh()
+        daily, standup = (await at.at.get("root", "/api/ceremonies"))["items"]
+        assert (daily["state"], daily["nextFires"]) == ("invalid", [])
+        assert "'Mars/Base'" in daily["reason"]
+        assert standup["state"] == "ready"
+        mended = await at.post("alice", "/api/ceremonies/daily/update", {"timezone": "UTC"})
+        assert mended["state"] == "ready"
 
     hall(work)
 

@@ -121,7 +121,7 @@ class CeremonyApi:
             one = known.get(one_id)
             # One that was good before goes on as it was.
             item = CeremonyItem(id=one_id, state="invalid", enabled=False) if one is None else _item(one, now)
-            items.append(replace(item, reason=faults.get(one_id, UNSET)))
+            items.append(item if one_id not in faults else replace(item, reason=faults[one_id]))
         return ApiPage(items, page[-1] if len(page) < len(behind) else None)
 
     @api_route("POST /ceremonies/create", Scope.WRITE)
@@ -257,8 +257,12 @@ def _place(item: dict[str, Any]) -> str:
 
 
 def _item(one: Ceremony, now: int) -> CeremonyItem:
-    form = one.form
-    fires = islice(one.schedule.after(now), NEXT_FIRES) if form.enabled else ()
+    form, state, reason = one.form, "ready" if one.form.enabled else "paused", UNSET
+    try:
+        fires = list(islice(one.schedule.after(now), NEXT_FIRES)) if form.enabled else []
+    except InvalidParams as error:
+        # Another version or another machine, with other time zones, has accepted it.
+        fires, state, reason = [], "invalid", f"{error.field}: {error.message}"
     shown = {name: getattr(form, name) for name in form.__struct_fields__}
     if form.notify_webhook:
         # The rest of it lets whoever knows it write there.
@@ -267,6 +271,7 @@ def _item(one: Ceremony, now: int) -> CeremonyItem:
     return CeremonyItem(
         **shown,
         owner=one.owner,
-        state="ready" if form.enabled else "paused",
+        state=state,
+        reason=reason,
         next_fires=[timestamp(planned) for planned in fires],
     )
