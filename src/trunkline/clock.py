@@ -69,6 +69,11 @@ _wall_clock = _WallClock()
 now_ms, follow_server = _wall_clock.now_ms, _wall_clock.follow
 
 
+def monotonic_ms() -> int:
+    """Return the milliseconds of the monotonic clock, which nobody sets."""
+    return monotonic_ns() // 1_000_000
+
+
 async def wait_event(event: asyncio.Event, limit_s: float | None) -> bool:
     """Wait for an event, at most this long; whether it has come."""
     try:

@@ -62,6 +62,7 @@ class Stage:
         self.told: list[CeremonyReport] = []
         self.listens = True
         self.stopped: list[str] = []
+        self.monotonic_ms = 0
         self.scheduler = Scheduler(
             cast("Store", _Mortal(store, self)),
             lambda: self.ceremonies,
@@ -72,6 +73,7 @@ class Stage:
             knows=lambda tenant, agent: agent in self.agents,
             is_settled=lambda: self.is_settled,
             is_draining=lambda: self.is_draining,
+            monotonic_ms=lambda: self.monotonic_ms,
         )
 
     def step(self, call: Callable[..., Any]) -> Callable[..., Any]:

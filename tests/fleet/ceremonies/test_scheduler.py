@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from tests.fleet.ceremonies.stage import MINUTE, NOON, Killed, Stage, ceremony, filed
 from tests.fleet.stores import Replicas
-from tests.stepped_clock import DAY_MS
 from trunkline.errors import InvalidParams, Refused, StoreError, TooManyRequests, Unavailable
 from trunkline.fleet.ceremonies import scheduler as module
 from trunkline.fleet.ceremonies.ceremony import CeremonyChanges, changed_ceremony
@@ -36,10 +35,11 @@ class Hours:
     def now(self) -> int:
         return self._replicas.now
 
-    async def pass_to(self, ms: int, *stages: Stage) -> None:
-        """Let it be so long after noon, and everybody look."""
-        self._replicas.now = NOON + ms
+    async def pass_to(self, ms: int, *stages: Stage, step: int = 0) -> None:
+        """Let it be so long after noon, and everybody look; the clock was set `step` milliseconds ahead."""
+        self._replicas.now = NOON + ms + step
         for stage in stages:
+            stage.monotonic_ms = ms
             await stage.scheduler.tick()
 
 
@@ -165,16 +165,65 @@ def test_hb26_a_timeout_cancels_and_is_recorded() -> None:
     alone(work, ceremony(timeoutMs=10_000))
 
 
-def test_timeout_of_a_run_is_counted_anew_after_the_clock_was_set_back() -> None:
+@pytest.mark.parametrize("step", [-MISSED_MS, MISSED_MS])
+def test_timeout_of_a_run_follows_the_monotonic_clock(step: int) -> None:
     async def work(hours: Hours, stage: Stage) -> None:
         await hours.pass_to(1, stage)
         await hours.pass_to(MINUTE, stage)
-        # A day earlier: the run was opened in the future.
-        for seconds in (0, 9, 11, 13):
-            await hours.pass_to(MINUTE - DAY_MS + seconds * 1000, stage)
-        assert len(await stage.rows("timeout")) == 1
+        await hours.pass_to(MINUTE + 5000, stage, step=step)
+        await hours.pass_to(MINUTE + 9000, stage, step=step)
+        assert stage.stopped == []
+        await hours.pass_to(MINUTE + 10_000, stage, step=step)
+        assert stage.stopped == [planned_task(1)]
 
-    alone(work, ceremony(schedule="1 * * * *", timeoutMs=10_000))
+    alone(work, ceremony(timeoutMs=10_000))
+
+
+@pytest.mark.parametrize("step", [-MISSED_MS, 0])
+def test_timeout_of_a_run_goes_on_in_the_next_process(step: int) -> None:
+    """What is left of it is at most its full length, also if the clock was set back meanwhile."""
+
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        await hours.pass_to(MINUTE, stage)
+        following = Stage(hours.store, *stage.ceremonies.values())
+        left = 10_000 if step else 5_000
+        await hours.pass_to(MINUTE + 5000, following, step=step)
+        await hours.pass_to(MINUTE + 5000 + left - 1000, following, step=step)
+        assert following.stopped == []
+        await hours.pass_to(MINUTE + 5000 + left, following, step=step)
+        assert following.stopped == [planned_task(1)]
+
+    alone(work, ceremony(timeoutMs=10_000))
+
+
+def test_report_is_sent_again_though_the_clock_was_set_back() -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        stage.listens = False
+        await hours.pass_to(1, stage)
+        await hours.pass_to(MINUTE, stage)
+        await stage.end(planned_task(1))
+        await hours.pass_to(MINUTE + 2000, stage)
+        assert len(stage.told) == 1
+        await hours.pass_to(MINUTE + 4000, stage, step=-MISSED_MS)
+        assert [one.attempts for one in stage.told] == [0, 1]
+
+    alone(work, ceremony(notifyChannel="ops"))
+
+
+def test_file_replaces_the_schedule_of_the_api_by_its_id() -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        await hours.pass_to(MINUTE, stage)
+        await stage.end(planned_task(1))
+        one = filed()
+        stage.ceremonies[one.key] = one
+        stage.scheduler.expect(one.key)
+        await hours.pass_to(MINUTE + 2000, stage)
+        await hours.pass_to(2 * MINUTE, stage)
+        assert set(await stage.opened()) == {planned_task(1), planned_task(2)}
+
+    alone(work, ceremony())
 
 
 def test_a_run_for_all_has_one_task_for_each_agent_that_has_the_skill() -> None:

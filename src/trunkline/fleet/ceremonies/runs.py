@@ -125,8 +125,8 @@ def plan(
     Run times that come again because the clock was set back begin no run that was `opened` before. `loaded`
     is when this process loaded the schedule: earlier run times of a changed schedule were never missed.
     """
-    if one.since < known.since:
-        # This replica has not heard of the latest change; whoever has goes on.
+    if one.owner == "api" and one.since < known.since:
+        # This replica has not heard of the latest change; whoever has goes on. A file has no such time.
         return known, []
     if known.mark != one.mark:
         known = replace(
@@ -220,22 +220,19 @@ def to_open(one: Ceremony, known: Progress) -> list[CeremonyRun]:
 
 
 def rebased(known: Progress, now: int) -> Progress:
-    """Return a progress whose runs were not opened or refused in the future.
+    """Return a progress whose runs were not refused in the future.
 
-    The clock was set back since: their limits are counted from now, so that none grows by the step.
+    The clock was set back since: the time that they stay due is counted from now, not from then.
     """
-    if not any([max(run.opened, run.refused) > now for run in known.open]):
+    if not any([run.refused > now for run in known.open]):
         return known
-    runs = [replace(run, opened=min(run.opened, now), refused=min(run.refused, now)) for run in known.open]
-    return replace(known, open=tuple(runs))
+    return replace(known, open=tuple([replace(run, refused=min(run.refused, now)) for run in known.open]))
 
 
-def to_stop(one: Ceremony, known: Progress, now: int) -> list[CeremonyRun]:
-    """The runs that have taken longer than they may."""
+def to_stop(one: Ceremony, known: Progress, elapsed_ms: Mapping[str, int]) -> list[CeremonyRun]:
+    """Return the runs that have taken longer than they may, by how long each run has worked."""
     limit = one.form.timeout_ms
-    return [
-        run for run in known.open if run.timed_out or (limit and run.opened and now - run.opened >= limit)
-    ]
+    return [run for run in known.open if run.timed_out or (limit and elapsed_ms.get(run.id, -1) >= limit)]
 
 
 def updated_run(known: Progress, run_id: str, **changes: Any) -> Progress:

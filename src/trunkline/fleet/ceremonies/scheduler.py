@@ -14,6 +14,7 @@ from contextlib import suppress
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from trunkline.clock import monotonic_ms
 from trunkline.errors import Conflict, Refused, StoreError, TooManyRequests, Unavailable
 from trunkline.fleet.ceremonies.ceremony import ALL, SYSTEM, TARGETS, Ceremony
 from trunkline.fleet.ceremonies.ceremony_store import taken
@@ -117,6 +118,7 @@ class Scheduler:
         knows: Callable[[str, str], bool] = lambda tenant, agent: True,
         is_settled: Callable[[], bool] = lambda: True,
         is_draining: Callable[[], bool] = lambda: False,
+        monotonic_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
         """Take the schedules and what is done with them; those of a tenant that `rests` are paused.
 
@@ -133,6 +135,7 @@ class Scheduler:
         self._knows = knows
         self._is_settled = is_settled
         self._is_draining = is_draining
+        self._monotonic_ms = monotonic_ms
         self.journals = Journals(store.docs)
         # When each schedule is checked next, by tenant and id; 0 if it is new or has changed.
         self._next: dict[Key, int] = {}
@@ -140,6 +143,8 @@ class Scheduler:
         self._gone: dict[Key, int] = {}
         # When this process loaded each schedule in its present form, by its mark.
         self._loaded: dict[Key, tuple[str, int]] = {}
+        # When each open run began, by the monotonic clock: a clock that is set times out no run.
+        self._began: dict[Key, dict[str, int]] = {}
 
     async def run(self) -> None:
         """Have everything done when it is due, until cancelled: what one tenant has due delays no other."""
@@ -268,13 +273,23 @@ class Scheduler:
 
     async def _follow(self, one: Ceremony, progress: Progress, now: int) -> Progress:
         """Stop the runs that have taken too long, and report those that have ended."""
-        for run in to_stop(one, progress, now):
+        for run in to_stop(one, progress, self._elapsed(one, progress, now)):
             progress = await self._stop_run(one, run, now)
         for report in progress.reports:
             # A report that is due much later was planned before the clock was set back.
             if self._tell is not None and not now < report.due <= now + LONGEST_RETRY_MS:
                 progress = await self._report(one, report, now)
         return progress
+
+    def _elapsed(self, one: Ceremony, progress: Progress, now: int) -> dict[str, int]:
+        """Return how long each open run has worked, in milliseconds, by its ID."""
+        at, known = self._monotonic_ms(), self._began.pop(one.key, {})
+        began = {
+            run.id: known.get(run.id, at - max(0, now - run.opened)) for run in progress.open if run.opened
+        }
+        if began:
+            self._began[one.key] = began
+        return {run_id: at - since for run_id, since in began.items()}
 
     async def _wind_down(self, key: Key, now: int) -> int:
         """Follow the open runs of a schedule that was removed to their end; return when to check it again.
