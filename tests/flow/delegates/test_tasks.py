@@ -83,6 +83,35 @@ async def test_each_failure_has_its_code(answers: list[Answer | None], code: str
     assert "k1" not in outcome.error
 
 
+@pytest.mark.parametrize("passing", [None, (503, "restarting"), (429, "slow down"), (500, "broke")])
+async def test_passing_failure_neither_ends_a_delegation_nor_submits_another_task(
+    passing: Answer | None,
+) -> None:
+    client = WrittenClient(passing, task("submitted"), passing, passing, task("completed", output={"a": 1}))
+    outcome = await delegate(client, timeout_ms=30_000).delegate(order())
+    assert (outcome.ok, outcome.output) == (True, {"a": 1})
+    assert [one.method for one in client.asked] == ["POST", "POST", "GET", "GET", "GET"]
+    # Whether the first one has arrived or not, it is one task.
+    assert client.body(0) == client.body(1)
+
+
+async def test_vendor_whose_connection_breaks_is_asked_again() -> None:
+    class Vendor:
+        def __init__(self) -> None:
+            self.errors: list[Exception] = [ConnectionResetError(), TimeoutError()]
+
+        async def submit_task(self, **given: Any) -> TaskRecord:
+            return TaskRecord("v1", "working")
+
+        async def get_task(self, api_key: str, task_id: str) -> TaskRecord:
+            if self.errors:
+                raise self.errors.pop()
+            return TaskRecord("v1", "completed")
+
+    made = TasksDelegate(TasksConfig(URL, KEY, poll_ms=1), Vendor(), Secrets({"A2A_KEY": "k1"}))
+    assert (await made.delegate(order())).ok
+
+
 @pytest.mark.parametrize(
     ("asked", "changes", "code"),
     [

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Protocol, cast
 from urllib.parse import quote
 
@@ -27,6 +29,9 @@ _EXCERPT = 500
 _POLL_MS, _TIMEOUT_MS = 500, 120_000
 # Of one exchange; how long the whole takes is the operator's word.
 _REQUEST_S = 60.0
+# Failures of an exchange that leave the task as it is.
+PASSING = (Unreachable, ConnectionError, TimeoutError)
+_PASSING_STATUS = frozenset({408, 429, 500, 502, 503, 504})
 _encode = msgspec.json.Encoder().encode
 
 
@@ -40,7 +45,11 @@ class TaskRecord(Struct, frozen=True):
 
 
 class A2ATransport(Protocol):
-    """How tasks are submitted and looked at. Whatever it raises ends the delegation as a provider's error."""
+    """Submits and reads tasks.
+
+    `Unreachable`, `ConnectionError` and `TimeoutError` pass: the same call is repeated until the delegation
+    times out. Any other error ends the delegation as a provider's error.
+    """
 
     async def submit_task(
         self, *, api_key: str, agent_id: str, correlation_id: str, input: dict[str, Any]
@@ -84,8 +93,10 @@ class TasksDelegate:
         refusal, key = self._refusal(order)
         if refusal is not None:
             return refusal
+        deadline = asyncio.get_running_loop().time() + self._timeout_ms / 1000
         try:
-            task = await self._poll(await self._submit(order, key.reveal()), key.reveal())
+            task = await self._submit(order, key.reveal(), deadline)
+            task = await self._poll(task, key.reveal(), deadline)
         except Exception as error:  # noqa: BLE001 - a vendor's transport may raise whatever it likes
             return failed("A2A_PROVIDER_ERROR", str(error)[:1000] or type(error).__name__)
         return _outcome(task, order, self._timeout_ms)
@@ -115,29 +126,47 @@ class TasksDelegate:
             return failed("A2A_CREDENTIALS_MISSING", text)
         return key
 
-    async def _submit(self, order: DelegateOrder, key: str) -> TaskRecord:
+    async def _submit(self, order: DelegateOrder, key: str, deadline: float) -> TaskRecord:
         """Submit the task, unless an earlier process did, and record its ID."""
         if order.external_task:
             return TaskRecord(order.external_task, "submitted")
-        task = await self._transport.submit_task(
-            api_key=key, agent_id=agent_id_of(order), correlation_id=order.submission, input=order.input
+        submit = partial(
+            self._transport.submit_task,
+            api_key=key,
+            agent_id=agent_id_of(order),
+            correlation_id=order.submission,
+            input=order.input,
         )
+        task = await self._repeat(submit, deadline)
         if task.status not in ("completed", "failed"):
             await order.record(task.id)
         return task
 
-    async def _poll(self, task: TaskRecord, key: str) -> TaskRecord:
+    async def _poll(self, task: TaskRecord, key: str, deadline: float) -> TaskRecord:
         """Poll at once, then at each interval, until the task ends, requires input, or times out."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._timeout_ms / 1000
         if task.status in ("completed", "failed"):
             return task
+        loop = asyncio.get_running_loop()
         while loop.time() <= deadline:
-            task = await self._transport.get_task(key, task.id)
+            task = await self._repeat(partial(self._transport.get_task, key, task.id), deadline)
             if task.status in ("completed", "failed", "input-required"):
                 return task
             await asyncio.sleep(self._poll_s)
         return task
+
+    async def _repeat(self, call: Callable[[], Awaitable[TaskRecord]], deadline: float) -> TaskRecord:
+        """Call at each interval until a failure that passes is over or the deadline has come.
+
+        Another attempt of the node would be another task, while this one may be in work.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                return await call()
+            except PASSING:
+                if loop.time() + self._poll_s > deadline:
+                    raise
+                await asyncio.sleep(self._poll_s)
 
 
 def _outcome(task: TaskRecord, order: DelegateOrder, timeout_ms: float) -> Outcome:
@@ -187,13 +216,24 @@ class HttpTasks:
             async with asyncio.timeout(_REQUEST_S):
                 answer = await answered(self._http_client, request, Call())
         except TimeoutError:
-            raise CallFailed(f"A2A {phase}: no answer within {_REQUEST_S:g} seconds") from None
+            text = f"A2A {phase}: no answer within {_REQUEST_S:g} seconds"
+            raise Unreachable(text, reason="timeout") from None
         except Unreachable as error:
-            raise CallFailed(f"A2A {phase}: {error}") from error
+            raise _unanswered(phase, error) from error
         if not answer.ok:
-            said = answer.body.decode(errors="replace")[:_EXCERPT]
-            raise CallFailed(f"A2A {phase} failed with HTTP {answer.status}: {said}")
+            text = f"A2A {phase} failed with HTTP {answer.status}: "
+            text += answer.body.decode(errors="replace")[:_EXCERPT]
+            if answer.status in _PASSING_STATUS:
+                raise Unreachable(text, reason="protocol")
+            raise CallFailed(text)
         return _read(phase, answer)
+
+
+def _unanswered(phase: str, error: Unreachable) -> Exception:
+    """Return the error of an exchange without an answer; an address that may not be called stays so."""
+    text = f"A2A {phase}: {error}"
+    is_final = error.reason in ("refused", "url", "size")
+    return CallFailed(text) if is_final else Unreachable(text, reason=error.reason)
 
 
 def _headers(key: str) -> tuple[tuple[str, str], ...]:
