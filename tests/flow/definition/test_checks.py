@@ -49,6 +49,11 @@ def test_a_large_value_is_left_to_a_worker(value: object) -> None:
     assert choices.find_fault(value) is UNSET
 
 
+@pytest.mark.parametrize("value", [[object()] * 2000, {f"k{n}": object() for n in range(2000)}])
+def test_a_large_value_is_not_written_as_json_to_learn_that_it_is_large(value: object) -> None:
+    assert SchemaCheck({}).find_fault(value) is UNSET
+
+
 def test_schemas_are_refused_by_size_and_form() -> None:
     with pytest.raises(ValueError, match="at most 256 KiB"):
         SchemaCheck({"const": "x" * (256 << 10)})

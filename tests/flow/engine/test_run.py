@@ -21,7 +21,7 @@ from trunkline.flow.engine.view import ShownRow
 from trunkline.flow.engine.walk import Fork, Lane
 from trunkline.flow.forms import ActivitySubmission
 from trunkline.flow.local import LocalFlows, RunHandle
-from trunkline.log.events import Chunk, Parked, Status
+from trunkline.log.events import Chunk, FlowRows, Parked, Status
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.node import HostedAgent, Limits
 from trunkline.store.records import Where
@@ -486,6 +486,36 @@ CIRCLES: dict[str, dict[str, Any]] = {
         fork("f", "all", "f", "a"), _set("a"), edges=[("start", "f"), ("f", "end"), ("a", "end")]
     ),
 }
+
+
+@pytest.mark.parametrize("maps", [True, False])
+async def test_values_of_one_node_that_repeat_the_state_fail_the_run(maps: bool) -> None:
+    programs = {f"k{n}": {"jq": ".s"} for n in range(40)}
+    nested = {**NEST, "config": {"workflow_ref": "urn:child", "input_mapping": programs}}
+    assigned = {"id": "set", "type": "set_state", "config": {"assignments": programs}}
+    async with LocalFlows() as flows:
+        flows.engine.workflows.add("urn:child", flow_document())
+        handle = await flows.start(flow_document(nested if maps else assigned), {"s": "x" * 500_000})
+        ended = await handle.wait()
+    assert ended.status == "failed"
+    assert "return at most 16 MiB together" in ended.error
+
+
+async def test_large_values_are_recorded_before_the_next_node() -> None:
+    nodes = [
+        {"id": f"n{n}", "type": "set_state", "config": {"assignments": {"x": {"jq": ".s"}}}} for n in range(6)
+    ]
+    events: list[int] = []
+    async with LocalFlows() as flows:
+        for text in ("x", "x" * 600_000):
+            handle = await flows.start(flow_document(*nodes), {"s": text})
+            await handle.wait()
+            feed = await flows.port._tasks.load("default", run_task_id(handle.execution_id))
+            assert feed is not None
+            records = await flows.port._tasks.records(feed)
+            events.append(sum(isinstance(one.event, FlowRows) for one in records))
+    # One append for all nodes while their values are small.
+    assert events[0] == 1 < events[1]
 
 
 @pytest.mark.parametrize("name", CIRCLES)

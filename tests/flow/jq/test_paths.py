@@ -176,3 +176,9 @@ def test_what_would_keep_others_waiting_is_for_jq(program: str) -> None:
     # What is small is found in what is large.
     assert quick_value(".a[14999].n == 14999 and .c == 1", large) is True
     assert quick_value(".b", large) == large["b"]
+
+
+@pytest.mark.parametrize("program", ["[.s, .s, .s]", "{a: .s, b: .s, c: .s}", "[.s] | [., ., .]"])
+def test_a_text_that_is_repeated_counts_each_time(program: str) -> None:
+    assert quick_value(program, {"s": "x" * 400_000}) is UNSET
+    assert quick_value(program, {"s": "x"}) is not UNSET

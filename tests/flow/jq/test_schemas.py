@@ -178,3 +178,32 @@ def test_a_definition_is_not_refused_because_workers_are_busy(monkeypatch: pytes
             await schemas.find_refused(flow_document(_asking({"pattern": "a"}, "first")))
 
     using(PATIENT, work)
+
+
+def test_a_value_that_blocks_the_loop_is_followed_by_a_pause_of_its_tenant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    paused: list[float] = []
+
+    async def pause(delay: float) -> None:
+        paused.append(delay)
+
+    async def main() -> None:
+        pool = WorkerPool(FilterLimits())
+        clock = asyncio.get_running_loop().time
+        monkeypatch.setattr(pools.asyncio, "sleep", pause)
+        async with pool.paced("quick"):
+            pass
+        assert not paused
+        async with pool.paced("costly"):
+            began = clock()
+            while clock() - began <= pools.BLOCKED_S:
+                pass
+        assert paused and paused[0] >= pools.BLOCKED_S * pools.PAUSES
+        async with pool.paced("costly"), pool.paced("other"):
+            waits = asyncio.create_task(pool.paced("costly").__aenter__())
+            await asyncio.wait({waits}, timeout=0)
+            assert not waits.done()
+            waits.cancel()
+
+    asyncio.run(main())

@@ -47,7 +47,7 @@ class SchemaCheck:
 
     def find_fault(self, value: object) -> str | None | UnsetType:
         """Return where a value does not fit and why, None if it fits, `UNSET` if a worker must check it."""
-        if self._validator is None or self._weight * _weight(msgspec.json.encode(value)) > SMALL_CHECK:
+        if self._validator is None or not _is_light(value, SMALL_CHECK // self._weight):
             return UNSET
         try:
             self._validator.validate(value)
@@ -64,6 +64,32 @@ def is_small(schema: bytes) -> bool:
 def _weight(text: bytes) -> int:
     """Return an upper limit of the members in a JSON text; long texts count as several."""
     return 1 + text.count(b",") + text.count(b"{") + text.count(b"[") + len(text) // _CHARS
+
+
+def _is_light(value: object, room: int) -> bool:
+    """Return whether a value has at most so many members; long texts count as several.
+
+    Only so many members are visited, however large the value is.
+    """
+    left = [value]
+    while left:
+        one = left.pop()
+        room -= 1
+        if isinstance(one, str):
+            room -= len(one) // _CHARS
+        elif isinstance(one, dict):
+            members = cast("dict[str, object]", one)
+            if len(members) > room:
+                return False
+            room -= sum(map(len, members)) // _CHARS
+            left += members.values()
+        elif isinstance(one, list):
+            if len(items := cast("list[object]", one)) > room:
+                return False
+            left += items
+        if room < 0:
+            return False
+    return True
 
 
 def schema_fault(place: str, reason: str) -> Diagnostic:

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, cast
 
+import msgspec
+
 from trunkline.flow.definition.document import LONGEST_MS, Node
 from trunkline.flow.definition.duration import duration_ms
 from trunkline.flow.definition.programs import mapped_program
@@ -28,6 +30,8 @@ from trunkline.wire.types import Metadata
 PROMPT_LIMIT = 200
 # After so many nodes without a wait, which take less than a millisecond, others have their turn.
 _TURN = 16
+# Limit of the values that the filters of one node return, together and as JSON.
+VALUES_LIMIT = 16 << 20
 _WAY = Callable[[Walk, Node, "Span | None"], Steps]
 
 
@@ -45,7 +49,7 @@ def chain(walk: Walk, at: str | None, until: str | None, span: Span | None) -> S
             raise NodeFailed("orchestration_error", f"there is no node {at!r}")
         walk.nodes += 1
         walk.unpaused += 1
-        if not walk.unpaused % _TURN:
+        if not walk.unpaused % _TURN or walk.is_heavy:
             yield RecordRows()
         walk.command("ScheduleNode", at)
         walk.event("NodeScheduled", at)
@@ -188,6 +192,7 @@ def _mapped(walk: Walk, node: Node, reason: str) -> Generator[Evaluate, Any, dic
         NodeFailed: a filter of it failed.
     """
     mapped: dict[str, Any] = {}
+    left = VALUES_LIMIT
     for name, given in cast("Mapping[str, Any]", node.config["input_mapping"]).items():
         program = mapped_program(given)
         if program is None:
@@ -197,9 +202,23 @@ def _mapped(walk: Walk, node: Node, reason: str) -> Generator[Evaluate, Any, dic
             if not program.strip():
                 raise ValueError("the filter is blank")
             mapped[name] = yield Evaluate(program, walk.state)
+            left = _weighed(walk, mapped[name], left)
         except ValueError as error:
             raise NodeFailed(reason, f"input_mapping {name!r}: {error}", node.id) from error
     return mapped
+
+
+def _weighed(walk: Walk, value: object, left: int) -> int:
+    """Count the bytes of a filter's value; return how many the other values of its node may have.
+
+    Raises:
+        ValueError: the values of the node have more bytes than the limit.
+    """
+    size = len(msgspec.json.encode(value))
+    if size > left:
+        raise ValueError(f"the filters of one node return at most {VALUES_LIMIT >> 20} MiB together")
+    walk.unrecorded += size
+    return left - size
 
 
 def _is_only(given: object, name: str) -> bool:
@@ -231,12 +250,14 @@ def _switch(walk: Walk, node: Node, span: Span | None) -> Steps:
 
 def _set_state(walk: Walk, node: Node, span: Span | None) -> Steps:
     before, output = walk.state, dict[str, Any]()
+    left = VALUES_LIMIT
     for name, given in node.config["assignments"].items():
         if "literal" in given:
             output[name] = given["literal"]
             continue
         try:
             output[name] = yield Evaluate(given["jq"], before)
+            left = _weighed(walk, output[name], left)
         except ValueError as error:
             raise NodeFailed("set_state_failed", f"{name!r}: {error}", node.id) from error
     yield from _complete(walk, node, output)

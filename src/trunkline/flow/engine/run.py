@@ -162,9 +162,10 @@ class Run:
     async def _turn(self, lane: Lane) -> None:
         """Let others go on, and record the rows if there are many."""
         walk = self.walk
-        if len(walk.rows) >= MANY_ROWS:
+        if len(walk.rows) >= MANY_ROWS or walk.is_heavy:
             self._record(waits=self._waits)
             await self._work.drain()
+            walk.unrecorded = 0
         # One run at a time passes here, and rests: however many walk in circles, others find the loop free.
         async with self._parts.turns.held(self._work.tenant):
             await asyncio.sleep(PAUSE_S)

@@ -20,6 +20,8 @@ from trunkline.flow.state import next_state
 from trunkline.log.events import FlowRow
 from trunkline.wire.types import Metadata
 
+# From this many bytes on, values in unrecorded rows are recorded before the next node.
+HEAVY_BYTES = 1 << 20
 Steps = Generator["Effect | Fork", Any, str | None]
 
 
@@ -113,6 +115,8 @@ class Walk:
         self.nodes = self._calls = 0
         # How many nodes it has come to since it last waited.
         self.unpaused = 0
+        # The bytes of values of filters that unrecorded rows may contain.
+        self.unrecorded = 0
         # Since an interrupt was answered every node ends with a checkpoint, until the next word from outside.
         self.resumed = False
         self._check = check
@@ -130,6 +134,11 @@ class Walk:
     def forks(self) -> int:
         """How many `parallel` nodes are open now."""
         return len(self._forks)
+
+    @property
+    def is_heavy(self) -> bool:
+        """Return whether the unrecorded rows may have so many bytes that they should be recorded."""
+        return self.unrecorded > HEAVY_BYTES
 
     def begin(self, steps: Steps) -> None:
         """Set out; `steps` is the way of the whole run."""

@@ -32,7 +32,8 @@ class Filters:
         found = self.quick(program, root)
         if not isinstance(found, UnsetType):
             return found
-        value = encode_value(root, self._pool.limits.root)
+        async with self._pool.paced(tenant):
+            value = encode_value(root, self._pool.limits.root)
         outputs = await self._outputs(b"=", program, value, tenant, budget)
         return None if not outputs else outputs[0] if len(outputs) == 1 else outputs
 
@@ -63,7 +64,8 @@ class Filters:
         if kind != b"=":
             raise FilterFailed(body.decode("utf-8", "replace")[:_LONGEST])
         try:
-            return msgspec.json.decode(body, type=list[object])
+            async with self._pool.paced(tenant):
+                return msgspec.json.decode(body, type=list[object])
         except (msgspec.DecodeError, RecursionError) as error:
             raise FilterFailed(f"what it gives is no JSON: {error}") from None
 

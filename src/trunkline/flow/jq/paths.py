@@ -23,6 +23,8 @@ _EXACT = 2**53
 _TEXT_LIMIT = 64 << 10
 # Nobody else has a turn meanwhile: so many members may a value have, and one that is compared.
 _MEMBERS_LIMIT, _COMPARED_LIMIT = 20_000, 1000
+# Limit of the characters of all texts in a value. A text that a filter repeats counts each time.
+_CHARS_LIMIT = 1 << 20
 _TOKEN = re.compile(
     r"""[ \t\r\n]*(?:
         (?P<field>\.[A-Za-z_][A-Za-z0-9_]*|\."[^"\\\x00-\x1f]*")
@@ -377,13 +379,15 @@ def _ordered(sign: str, one: Any, other: Any) -> bool:
 
 def _require_exact(value: Any, most: int = _MEMBERS_LIMIT) -> None:
     """Leave where a value is large, or a number in it is not the same after jq has read and written it."""
-    left, room = [value], most
+    left, room, chars = [value], most, _CHARS_LIMIT
     while left:
         room -= 1
         one = left.pop()
         match one:
-            case bool() | None | str():
+            case bool() | None:
                 pass
+            case str():
+                chars -= len(one)
             case int():
                 if abs(one) > _EXACT:
                     _leave()
@@ -397,8 +401,9 @@ def _require_exact(value: Any, most: int = _MEMBERS_LIMIT) -> None:
                 members = cast("dict[Any, Any]", one)
                 if len(members) > room or not all([isinstance(key, str) for key in members]):
                     _leave()
+                chars -= sum(map(len, members))
                 left += members.values()
             case _:
                 _leave()
-        if len(left) > room:
+        if len(left) > room or chars < 0:
             _leave()

@@ -6,7 +6,8 @@ import asyncio
 import os
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,11 @@ from trunkline.net.places import TenantPlaces
 _WORKER = Path(__file__).with_name("worker.py")
 # How long a process may take to come up on a machine that has other things to do.
 _START_S = 60
+# Work on a value that blocks the event loop for longer is followed by a pause of so many times its length:
+# the requests of others find the loop free.
+BLOCKED_S, PAUSES = 0.004, 20
+# How many tenants read or write values at a time, at most.
+_TENANTS = 10_000
 _DIED = "the worker process died of it; it may need more memory than workers may have"
 Request = tuple[bytes, bytes, bytes]
 # The kind and the body of an answer, and the processor time that it took in seconds.
@@ -134,6 +140,8 @@ class WorkerPool:
         self._killed: list[_Worker] = []
         self._quick = TenantPlaces(limits.workers, limits.workers - 1)
         self._slow = TenantPlaces(limits.slow_workers, limits.slow_workers - 1)
+        # One value of each tenant at a time is read or written.
+        self._paced = TenantPlaces(_TENANTS, 1)
 
     async def ask(
         self, request: Request, tenant: str = "", budget: WorkerBudget | None = None
@@ -158,6 +166,17 @@ class WorkerPool:
             if budget is not None:
                 budget.charge(spent_s)
         return kind, body
+
+    @asynccontextmanager
+    async def paced(self, tenant: str = "") -> AsyncGenerator[None]:
+        """Read or write a value of a tenant, and pause afterwards if that blocked the event loop for long."""
+        clock = asyncio.get_running_loop().time
+        async with self._paced.held(tenant):
+            began = clock()
+            yield
+            blocked_s = clock() - began
+            if blocked_s > BLOCKED_S:
+                await asyncio.sleep(blocked_s * PAUSES)
 
     async def _answer(self, request: Request, tenant: str) -> Answer:
         async with self._quick.held(tenant):

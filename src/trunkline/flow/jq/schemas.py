@@ -41,7 +41,8 @@ class SchemaChecker:
         if not isinstance(fault, UnsetType):
             return fault
         try:
-            root = encode_value(value, self._pool.limits.root)
+            async with self._pool.paced(tenant):
+                root = encode_value(value, self._pool.limits.root)
             found = await self._ask(b"s", check.text, root, tenant, budget)
         except BudgetSpent:
             raise
