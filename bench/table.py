@@ -11,6 +11,7 @@ from bench.servers import CONTENDERS
 
 # How a target on a number beside the main one is told.
 EXTRAS = {
+    "grown_mib": "MiB",
     "finish_s": "s until all ended",
     "events_s": "events/s reached",
     "list_ms": "ms, p99 of a list",

@@ -103,6 +103,7 @@ async def test_nothing_is_sent_where_something_is_missing(activity: Activity, ke
     assert client.asked == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "written",
     [

@@ -21,6 +21,8 @@ from trunkline.flow.engine.view import RUN_TOO_LARGE
 from trunkline.flow.local import LocalFlows
 from trunkline.log.events import FlowRows
 
+# Workers are processes.
+pytestmark = pytest.mark.slow
 REFUSED = {"a": {"pattern": r"(?=\w{100})\w{200}N"}}
 COSTLY: dict[str, Any] = {
     "a": {"items": {"anyOf": [*[{"maximum": n} for n in range(399)], {"type": "number"}]}}

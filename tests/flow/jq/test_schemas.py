@@ -15,6 +15,8 @@ from trunkline.flow.jq.pool import BudgetSpent, FilterLimits, WorkerBudget, Work
 from trunkline.flow.jq.schemas import SchemaChecker
 from trunkline.flow.jq.worker import PATTERNS
 
+# Workers are processes.
+pytestmark = pytest.mark.slow
 PATIENT = FilterLimits(deadline_s=60)
 # What one POST did to the hub: 60 of these blocked all tenants for 8 s.
 LARGE_PATTERN = r"(?=\w{100})\w{200}N"
