@@ -9,8 +9,9 @@ import msgspec
 
 from trunkline.errors import Refused
 from trunkline.fleet.ceremonies.ceremony import Ceremony, CeremonyForm, ceremony_of, file_ceremony
-from trunkline.fleet.ceremonies.runs import CeremonyReport, progress_of, run_item
-from trunkline.fleet.ceremonies.scheduler import Fire, Scheduler, subject
+from trunkline.fleet.ceremonies.report_sender import Tell
+from trunkline.fleet.ceremonies.runs import CeremonyReport, progress_of, run_item, subject
+from trunkline.fleet.ceremonies.scheduler import Fire, Scheduler
 from trunkline.fleet.journal import Journal, Journals
 from trunkline.log.events import Status, Submitted
 from trunkline.run.tasks import Tasks
@@ -63,13 +64,14 @@ class Stage:
         self.listens = True
         self.stopped: list[str] = []
         self.monotonic_ms = 0
+        self.tell: Tell = self._tell
         self.scheduler = Scheduler(
             cast("Store", _Mortal(store, self)),
             lambda: self.ceremonies,
             open_task=self.step(self.open_task),
             stop_task=self.step(self.stop_task),
             agents_of=lambda tenant, skill: self.agents,
-            tell=self._tell,
+            tell=lambda one, report: self.tell(one, report),
             knows=lambda tenant, agent: agent in self.agents,
             is_settled=lambda: self.is_settled,
             is_draining=lambda: self.is_draining,

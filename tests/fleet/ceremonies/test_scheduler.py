@@ -13,8 +13,8 @@ from tests.fleet.ceremonies.stage import MINUTE, NOON, Killed, Stage, ceremony, 
 from tests.fleet.stores import Replicas
 from trunkline.errors import InvalidParams, Refused, StoreError, TooManyRequests, Unavailable
 from trunkline.fleet.ceremonies import scheduler as module
-from trunkline.fleet.ceremonies.ceremony import CeremonyChanges, changed_ceremony
-from trunkline.fleet.ceremonies.runs import planned_run
+from trunkline.fleet.ceremonies.ceremony import Ceremony, CeremonyChanges, changed_ceremony
+from trunkline.fleet.ceremonies.runs import CeremonyReport, planned_run, progress_of
 from trunkline.fleet.ceremonies.schedule import MISSED_MS
 from trunkline.fleet.ceremonies.scheduler import Fire
 from trunkline.fleet.journal import KIND, Journals
@@ -206,7 +206,7 @@ def test_report_is_sent_again_though_the_clock_was_set_back() -> None:
         await hours.pass_to(MINUTE + 2000, stage)
         assert len(stage.told) == 1
         await hours.pass_to(MINUTE + 4000, stage, step=-MISSED_MS)
-        assert [one.attempts for one in stage.told] == [0, 1]
+        assert [one.attempts for one in stage.told] == [1, 2]
 
     alone(work, ceremony(notifyChannel="ops"))
 
@@ -705,6 +705,100 @@ def test_who_wants_to_be_told_is_told_until_it_works() -> None:
         assert [one.about["status"] for one in stage.told] == ["success"] * 3
 
     alone(work, ceremony(notifyWebhook="https://hooks.example.com/x", schedule="1 * * * *"))
+
+
+def test_receiver_of_reports_that_hangs_delays_no_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither other schedules of its tenant nor further runs of its own."""
+
+    async def work(hours: Hours, stage: Stage) -> None:
+        hanging, opened = asyncio.Event(), asyncio.Event()
+
+        async def hang(one: Ceremony, report: CeremonyReport) -> bool:
+            hanging.set()
+            await asyncio.Event().wait()
+            return True
+
+        async def open_task(fire: Fire) -> None:
+            await stage.open_task(fire)
+            opened.set()
+
+        stage.tell, stage.scheduler._open_task = hang, open_task  # pyright: ignore[reportPrivateUsage]
+        async with asyncio.timeout(30):
+            running = asyncio.create_task(stage.scheduler.run())
+            await hours.pass_to(MINUTE)
+            await opened.wait()
+            await stage.end(planned_task(1))
+            await hours.pass_to(MINUTE + 2000)
+            await hanging.wait()
+            opened.clear()
+            await hours.pass_to(2 * MINUTE)
+            await opened.wait()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    monkeypatch.setattr(module, "TICK_S", 0.01)
+    alone(work, ceremony(notifyChannel="ops"))
+
+
+def test_channel_that_raises_is_given_up_after_five_attempts() -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        async def broken(one: Ceremony, report: CeremonyReport) -> bool:
+            stage.told.append(report)
+            raise KeyError("of a third party")
+
+        stage.tell = broken
+        await hours.pass_to(1, stage)
+        await hours.pass_to(MINUTE, stage)
+        await stage.end(planned_task(1))
+        for minute in range(1, 59):
+            await hours.pass_to(minute * MINUTE + 2000, stage)
+        assert [one.attempts for one in stage.told] == [1, 2, 3, 4, 5]
+        assert not progress_of(await stage.journal()).reports
+
+    alone(work, ceremony(schedule="1 * * * *", notifyChannel="ops"))
+
+
+def test_report_of_a_process_that_died_is_sent_again() -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        async def die(one: Ceremony, report: CeremonyReport) -> bool:
+            raise Killed
+
+        stage.tell = die
+        await hours.pass_to(1, stage)
+        await hours.pass_to(MINUTE, stage)
+        await stage.end(planned_task(1))
+        with pytest.raises(Killed):
+            await hours.pass_to(MINUTE + 2000, stage)
+        following = Stage(hours.store, *stage.ceremonies.values())
+        await hours.pass_to(MINUTE + 5000, following)
+        assert following.told == []
+        await hours.pass_to(MINUTE + 20_000, following)
+        assert len(following.told) == 1
+
+    alone(work, ceremony(schedule="1 * * * *", notifyChannel="ops"))
+
+
+def test_one_of_two_replicas_sends_a_report(replicas: Replicas) -> None:
+    one = ceremony(schedule="1 * * * *", notifyChannel="ops")
+
+    async def work(*stores: Store) -> None:
+        hours, both = Hours(replicas, stores[0]), [Stage(store, one) for store in stores]
+        await hours.pass_to(1, *both)
+        await hours.pass_to(MINUTE, *both)
+        await both[0].end(planned_task(1))
+
+        async def ask_the_other(_: Ceremony, report: CeremonyReport) -> bool:
+            both[0].told.append(report)
+            await both[1].scheduler.tick()
+            return True
+
+        both[0].tell = ask_the_other
+        both[1].scheduler.expect(one.key)
+        await hours.pass_to(MINUTE + 2000, both[0])
+        await hours.pass_to(5 * MINUTE, *both)
+        assert [len(stage.told) for stage in both] == [1, 0]
+
+    replicas.run(work, 2)
 
 
 async def _live(hours: Hours, stage: Stage) -> None:

@@ -32,10 +32,11 @@ from trunkline.fleet.ceremonies.runs import (
     progress_of,
     refusal,
     run_item,
+    subject,
     to_open,
     with_runs,
 )
-from trunkline.fleet.ceremonies.scheduler import Scheduler, subject
+from trunkline.fleet.ceremonies.scheduler import Scheduler
 from trunkline.fleet.journal import Journal
 from trunkline.fleet.route import api_route
 from trunkline.net.egress import target

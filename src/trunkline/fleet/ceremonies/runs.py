@@ -30,6 +30,11 @@ Heads = Mapping[str, Head | None]
 _NONE = Raw(b"null")
 
 
+def subject(ceremony_id: str) -> str:
+    """Return the name of a schedule's journal."""
+    return f"ceremony:{ceremony_id}"
+
+
 class CeremonyRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A run that has not ended; `opened` is when its first task was opened, or 0; `by` started it by hand.
 

@@ -18,6 +18,7 @@ from trunkline.clock import monotonic_ms
 from trunkline.errors import Conflict, Refused, StoreError, TooManyRequests, Unavailable
 from trunkline.fleet.ceremonies.ceremony import ALL, SYSTEM, TARGETS, Ceremony
 from trunkline.fleet.ceremonies.ceremony_store import taken
+from trunkline.fleet.ceremonies.report_sender import ReportSender, Tell
 from trunkline.fleet.ceremonies.runs import (
     ENDED,
     OPENED,
@@ -33,6 +34,7 @@ from trunkline.fleet.ceremonies.runs import (
     progress_of,
     rebased,
     run_item,
+    subject,
     to_open,
     to_stop,
     updated_run,
@@ -53,8 +55,6 @@ LOOK_MS = 1000
 RETRY_MS = 5000
 # Every ceremony is looked at this often: another replica may have begun something and died.
 REST_MS = 60_000
-REPORT_ATTEMPTS = 5
-LONGEST_RETRY_MS = RETRY_MS * 3**REPORT_ATTEMPTS
 # How long the history of a schedule is kept after it was removed, counted from its newest row.
 HISTORY_MS = 24 * 3_600_000
 _NEVER = 1 << 62
@@ -92,13 +92,6 @@ StopTask = Callable[[str, str, str], Awaitable[None]]
 Key = tuple[str, str]
 # The names of the agents of a tenant that have a skill.
 AgentsOf = Callable[[str, str], list[str]]
-# Tells of a run that has ended; whether somebody was told.
-Tell = Callable[[Ceremony, CeremonyReport], Awaitable[bool]]
-
-
-def subject(ceremony_id: str) -> str:
-    """Return the name of a schedule's journal."""
-    return f"ceremony:{ceremony_id}"
 
 
 class Scheduler:
@@ -130,13 +123,13 @@ class Scheduler:
         self._stop_task = stop_task
         self._agents_of = agents_of
         self._charge = charge
-        self._tell = tell
         self._rests = rests
         self._knows = knows
         self._is_settled = is_settled
         self._is_draining = is_draining
         self._monotonic_ms = monotonic_ms
         self.journals = Journals(store.docs)
+        self._reports = None if tell is None else ReportSender(self.journals, store.clock, tell)
         # When each schedule is checked next, by tenant and id; 0 if it is new or has changed.
         self._next: dict[Key, int] = {}
         # The schedules that were removed and have a journal, and when this process noticed.
@@ -154,16 +147,20 @@ class Scheduler:
                 while not self._is_settled():  # noqa: ASYNC110 - cards come by themselves
                     await asyncio.sleep(TICK_S)
         await self._find_gone()
-        async with asyncio.TaskGroup() as group:
-            while True:
-                try:
-                    now, due = await self._due()
-                    for tenant, some in due.items():
-                        if tenant not in working or working[tenant].done():
-                            working[tenant] = group.create_task(self._take_turns(some, now))
-                except StoreError as error:
-                    log.error("ceremonies.waiting error=%s", error)
-                await asyncio.sleep(TICK_S)
+        try:
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    try:
+                        now, due = await self._due()
+                        for tenant, some in due.items():
+                            if tenant not in working or working[tenant].done():
+                                working[tenant] = group.create_task(self._take_turns(some, now))
+                    except StoreError as error:
+                        log.error("ceremonies.waiting error=%s", error)
+                    await asyncio.sleep(TICK_S)
+        finally:
+            if self._reports is not None:
+                await self._reports.close()
 
     def expect(self, key: Key) -> None:
         """Check a schedule with the next tick: it is new, has changed or was removed."""
@@ -175,6 +172,8 @@ class Scheduler:
         async with asyncio.TaskGroup() as group:
             for some in due.values():
                 group.create_task(self._take_turns(some, now))
+        if self._reports is not None:
+            await self._reports.wait()
 
     async def _find_gone(self) -> None:
         """Find the runs of schedules that were removed while no process could follow them."""
@@ -259,7 +258,7 @@ class Scheduler:
             stored = progress_of(journal)
             known = rebased(stored, now)
             opened, rows = with_opened(known, heads, now)
-            planned, ended = _without_ended(one, opened, heads, now, tells=self._tell is not None)
+            planned, ended = _without_ended(one, opened, heads, now, tells=self._reports is not None)
             planned, late = without_misfires(one, planned, now)
             further: list[JournalRow] = []
             is_left = not is_here and self._is_left(one, next(one.schedule.after(known.cursor), 0), now)
@@ -275,10 +274,8 @@ class Scheduler:
         """Stop the runs that have taken too long, and report those that have ended."""
         for run in to_stop(one, progress, self._elapsed(one, progress, now)):
             progress = await self._stop_run(one, run, now)
-        for report in progress.reports:
-            # A report that is due much later was planned before the clock was set back.
-            if self._tell is not None and not now < report.due <= now + LONGEST_RETRY_MS:
-                progress = await self._report(one, report, now)
+        if self._reports is not None:
+            self._reports.send_due(one, progress, now)
         return progress
 
     def _elapsed(self, one: Ceremony, progress: Progress, now: int) -> dict[str, int]:
@@ -323,7 +320,7 @@ class Scheduler:
         def revise(journal: Journal) -> Journal | None:
             known = progress_of(journal)
             opened, rows = with_opened(known, heads, now)
-            left, ended = _without_ended(one, opened, heads, now, tells=self._tell is not None)
+            left, ended = _without_ended(one, opened, heads, now, tells=self._reports is not None)
             rows += ended
             if is_removed and one.key not in self._ceremonies():
                 left, dropped = without_unopened(left, now)
@@ -429,24 +426,6 @@ class Scheduler:
             changed = updated_run(known, run.id, **changes)
             is_same = run in known.open or (changes.get("timed_out") and not _timed_out(known, run.id))
             return journal_with(journal, changed, rows) if is_same and changed != known else None
-
-        return progress_of(await self.journals.change(one.tenant, subject(one.id), revise))
-
-    async def _report(self, one: Ceremony, report: CeremonyReport, now: int) -> Progress:
-        told = self._tell is None or await self._tell(one, report)
-        attempts = report.attempts + 1
-        again = (
-            ()
-            if told or attempts == REPORT_ATTEMPTS
-            else (replace(report, attempts=attempts, due=now + RETRY_MS * 3**attempts),)
-        )
-
-        def revise(journal: Journal) -> Journal | None:
-            known = progress_of(journal)
-            if report not in known.reports:
-                return None
-            left = tuple(each for each in known.reports if each != report)
-            return journal_with(journal, replace(known, reports=(*left, *again)), [])
 
         return progress_of(await self.journals.change(one.tenant, subject(one.id), revise))
 
