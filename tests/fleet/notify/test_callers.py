@@ -146,14 +146,16 @@ def test_what_of_its_answers_counts(words: str, answered: bool, monkeypatch: pyt
     calling(work)
 
 
-def test_an_unnamed_agent_has_its_time() -> None:
+@pytest.mark.parametrize("later_ms", [FIRST_MS, -86_400_000])
+def test_an_unnamed_agent_has_its_time(later_ms: int) -> None:
+    """People are told after it, and at once if the clock was set back."""
     clock = Clock()
 
     async def work(at: Office, callers: CallerFirst) -> None:
         state, item = await asked(at)
         notice = Notice(at=state.status_at, question=item.question, caller=UNNAMED)
         assert await callers.ask(NORTH, notice, item) is None
-        clock.later_ms = FIRST_MS
+        clock.later_ms = later_ms
         assert await callers.ask(NORTH, notice, item) is False
 
     calling(work, clock)

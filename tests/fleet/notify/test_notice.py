@@ -36,6 +36,19 @@ def test_when_a_receiver_is_told() -> None:
     assert begun.due_at("default", NEXT) == NOW + 600_000
 
 
+def test_notice_is_sent_though_the_clock_was_set_back() -> None:
+    """Whether it was to be sent later, or again."""
+    now = NOW - 86_400_000
+    asked = Notice(at=NOW, question="q", caller="writer")
+    for notice in (asked, asked.begun("first", NOW), asked.begun("next", NOW)):
+        for receiver in (FIRST, NEXT):
+            assert notice.is_due("default", receiver, now)
+            begun = notice.begun(receiver.name, now)
+            assert not begun.is_due("default", receiver, now)
+            assert begun.is_due("default", receiver, now + PAUSES_MS[1])
+    assert not asked.is_due("default", NEXT, NOW - 3_600_000)
+
+
 def test_people_wait_for_the_agent_that_asked_for_the_work() -> None:
     asked = Notice(at=NOW, question="q", caller="writer")
     assert asked.waits_for_caller

@@ -69,7 +69,8 @@ class CallerFirst:
 
     async def ask(self, tenant: str, notice: Notice, item: InboxItem) -> bool | None:
         """Return whether the caller of a task has answered its question, or None while it still may."""
-        is_late = self._now() >= notice.at + FIRST_MS
+        # A notice of the future was made before the clock was set back.
+        is_late = abs(self._now() - notice.at) >= FIRST_MS
         if notice.caller == UNNAMED:
             return False if is_late else None
         try:

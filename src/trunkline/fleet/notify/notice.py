@@ -22,6 +22,8 @@ PAUSES_MS = (60_000, 120_000, 300_000, 900_000, 3_600_000)
 ATTEMPTS = len(PAUSES_MS) + 1
 # How long a question is left to the agent whose request it belongs to.
 FIRST_MS = 300_000
+# No notice is planned for later than this, and than its receiver sets.
+LONGEST_MS = PAUSES_MS[-1] + FIRST_MS
 # Among those that are told; no receiver has such a name.
 CALLER = ":caller"
 TITLE, TEXT, CHAT = 120, 2000, 1850
@@ -68,14 +70,22 @@ class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
         telling = self.told.get(receiver.name, NoticeProgress())
         if telling.done:
             return None
+        if telling.attempts:
+            return telling.next_at
         if self.call == receiver.name and self.alert is None:
             if self.is_result:
-                return max(self.ended_at, telling.next_at) if self.ended_at else None
-            return max(self.at, telling.next_at)
+                return self.ended_at or None
+            return self.at
         if self.is_result or not receiver.wants(self.topic, tenant):
             return None
         after = receiver.after_ms if self.alert is None else 0
-        return max(self.at + (FIRST_MS if self.waits_for_caller else 0) + after, telling.next_at)
+        return self.at + (FIRST_MS if self.waits_for_caller else 0) + after
+
+    def is_due(self, tenant: str, receiver: NoticeReceiver, now: int) -> bool:
+        """Return whether to send the notice to a receiver now."""
+        at = self.due_at(tenant, receiver)
+        # What is due much later was planned before the clock was set back.
+        return at is not None and not now < at <= now + LONGEST_MS + receiver.after_ms
 
     @property
     def waits_for_caller(self) -> bool:

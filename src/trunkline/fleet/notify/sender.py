@@ -119,8 +119,7 @@ class NoticeSender:
         turns: Counter[str] = Counter()
         found: list[tuple[int, Key]] = []
         for key, notice in self._open_notices():
-            at = notice.due_at(key[0], receiver)
-            if at is not None and at <= now:
+            if notice.is_due(key[0], receiver, now):
                 turns[key[0]] += 1
                 found.append((turns[key[0]], key))
         return [key for _, key in sorted(found, key=lambda one: one[0])]
@@ -184,8 +183,8 @@ class NoticeSender:
         now = self._now()
 
         def revise(known: Notice | None) -> Notice | None:
-            at = None if known is None else known.due_at(tenant, receiver)
-            return None if known is None or at is None or at > now else known.begun(receiver.name, now)
+            is_due = known is not None and known.is_due(tenant, receiver, now)
+            return known.begun(receiver.name, now) if known is not None and is_due else None
 
         return await self._notice_store.change(tenant, doc_id, revise)
 
