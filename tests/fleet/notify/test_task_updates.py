@@ -14,6 +14,7 @@ from tests.fleet.notify.desk import Desk, desk, settings_of
 from tests.fleet.office import NORTH, Office, office
 from trunkline.clock import now_ms
 from trunkline.fleet.inbox import inbox_of
+from trunkline.fleet.notify import task_updates
 from trunkline.fleet.notify.discord import DiscordChannel
 from trunkline.fleet.notify.receiver import NoticeReceiver
 from trunkline.fleet.notify.task_updates import (
@@ -192,6 +193,31 @@ def test_of_two_hubs_one_posts(desk: Desk) -> None:
         at.later_ms += AFTER_MS
         await asyncio.gather(at.updates.look(), other.look())
         assert at.discord.calls == ["POST"]
+
+    watched(work, desk)
+
+
+def test_channel_that_raises_or_hangs_is_tried_again_later(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(watched: Watched) -> None:
+        show = DiscordChannel.show
+
+        async def broken(self: DiscordChannel, content: str, nonce: str, message: str) -> tuple[str, str]:
+            raise KeyError("of a third party")
+
+        async def hangs(self: DiscordChannel, content: str, nonce: str, message: str) -> tuple[str, str]:
+            await asyncio.Event().wait()
+            return "", ""
+
+        monkeypatch.setattr(task_updates, "ATTEMPT_S", 0.01)
+        await _working(watched.at, "hold on")
+        for each in (broken, hangs):
+            monkeypatch.setattr(DiscordChannel, "show", each)
+            assert await watched.look() == []
+            watched.later_ms += CLAIM_MS
+        monkeypatch.setattr(DiscordChannel, "show", show)
+        assert len(await watched.look()) == 1
 
     watched(work, desk)
 

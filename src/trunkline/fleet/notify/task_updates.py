@@ -41,6 +41,8 @@ SHOWN, LOOKED_AT = 20, 40
 PER_MINUTE, MINUTE_MS = 50, 60_000
 # How long nobody else tries what somebody has begun, and how long the end of a task is tried to be told.
 CLAIM_MS, END_MS = 30_000, 600_000
+# How long an attempt may take; nobody else makes one meanwhile.
+ATTEMPT_S = 20.0
 _WORDS = 500
 
 
@@ -169,7 +171,7 @@ class TaskUpdates:
             # Another hub does it.
             return
         nonce = sha256("\x1f".join([tenant, task_id, name]).encode()).hexdigest()[:25]
-        message, trouble = await self._channels[name][1].show(content, nonce, before.message)
+        message, trouble = await self._attempt(name, content, nonce, before.message)
         if trouble:
             log.warning("updates.failed receiver=%s task=%s reason=%s", name, task_id, trouble)
             return
@@ -177,6 +179,17 @@ class TaskUpdates:
         if known is not None:
             made = known.value.told(name, MessageShown(message, hashed))
             await self._put(tenant, task_id, made, known.rev)
+
+    async def _attempt(self, name: str, content: str, nonce: str, message: str) -> tuple[str, str]:
+        try:
+            async with asyncio.timeout(ATTEMPT_S):
+                return await self._channels[name][1].show(content, nonce, message)
+        except TimeoutError:
+            return "", "timeout"
+        except Exception as error:
+            # A channel is code of others: the other channels go on.
+            log.error("notify.broke receiver=%s", name, exc_info=error)
+            return "", type(error).__name__
 
     def _may(self, name: str, now: int) -> bool:
         told = self._told[name]
