@@ -740,6 +740,21 @@ def test_receiver_of_reports_that_hangs_delays_no_schedule(monkeypatch: pytest.M
     alone(work, ceremony(notifyChannel="ops"))
 
 
+def test_reports_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        stage.listens = False
+        await hours.pass_to(1, stage)
+        for minute in (1, 2, 3):
+            await hours.pass_to(minute * MINUTE, stage)
+            await stage.end(planned_task(minute))
+            await hours.pass_to(minute * MINUTE + 2000, stage)
+        reports = progress_of(await stage.journal()).reports
+        assert [one.about["taskId"] for one in reports] == [planned_task(2), planned_task(3)]
+
+    monkeypatch.setattr(module, "REPORTS_LIMIT", 2)
+    alone(work, ceremony(notifyChannel="ops"))
+
+
 def test_channel_that_raises_is_given_up_after_five_attempts() -> None:
     async def work(hours: Hours, stage: Stage) -> None:
         async def broken(one: Ceremony, report: CeremonyReport) -> bool:

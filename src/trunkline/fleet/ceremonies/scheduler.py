@@ -55,6 +55,8 @@ LOOK_MS = 1000
 RETRY_MS = 5000
 # Every ceremony is looked at this often: another replica may have begun something and died.
 REST_MS = 60_000
+# How many reports of a schedule may wait: beyond it the oldest are given up.
+REPORTS_LIMIT = 200
 # How long the history of a schedule is kept after it was removed, counted from its newest row.
 HISTORY_MS = 24 * 3_600_000
 _NEVER = 1 << 62
@@ -468,7 +470,10 @@ def _without_ended(
         return known, rows
     wanted = tells and bool(one.form.notify_channel or one.form.notify_webhook or one.notify_env)
     reports = [CeremonyReport(about=row.about, due=now) for row in rows] if wanted else []
-    return replace(known, open=tuple(left), reports=(*known.reports, *reports)), rows
+    waiting = (*known.reports, *reports)[-REPORTS_LIMIT:]
+    if lost := len(known.reports) + len(reports) - len(waiting):
+        log.error("ceremony.unreported ceremony=%s count=%d error=too many wait", one.id, lost)
+    return replace(known, open=tuple(left), reports=waiting), rows
 
 
 def _next_look(one: Ceremony, progress: Progress, now: int) -> int:
