@@ -120,8 +120,9 @@ class TooLarge(Refused):
 class RouteNotFound(Refused):
     """There is no such path, or it does not take this HTTP method; `missing` is the code of what it names."""
 
-    def __init__(self, message: str, *, allow: str = "", missing: str = "") -> None:
+    def __init__(self, message: str, *, allow: str = "", missing: str = "", hint: str = "") -> None:
         super().__init__(message)
+        self.hint = hint
         self.allow = allow
         self.missing = missing
 

@@ -255,7 +255,8 @@ class Host:
         try:
             from trunkline.telemetry.metrics import Metrics
         except ModuleNotFoundError as error:
-            raise Misuse(f"metrics need {error.name}: pip install 'trunkline[metrics]'") from None
+            hint = "pip install 'trunkline[metrics]'"
+            raise Misuse(f"metrics need {error.name}: {hint}", hint=hint) from None
         self.store.observe(self._counts.group)
         deliveries = None if self.notifier is None else self.notifier.counts
         return Metrics(self._counts, self.runner, self.streams, deliveries, self.api.samples).render

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from io import StringIO
 from pathlib import Path
 from typing import Any, cast
@@ -92,7 +93,7 @@ def read_yaml(text: str, file: str) -> tuple[object, YamlPosition] | None:
     except MaxDepthExceededError:
         raise Misuse(f"{file}: it is nested deeper than {DEPTH_LIMIT} levels") from None
     except YAMLError as error:
-        raise Misuse(f"{file}{_problem(error)}") from None
+        raise _syntax_error(file, error) from None
     except ValueError as error:
         # A moment that no calendar has, or a number that no machine reads.
         raise Misuse(f"{file}: {error}") from None
@@ -121,7 +122,10 @@ def _refuse_aliases(tree: Node, file: str) -> None:
             waiting += cast("list[Node]", node.value)
 
 
-def _problem(error: Any) -> str:
-    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-    line = f", line {mark.line + 1}" if mark is not None else ""
-    return f"{line}: {problem or error}"
+def _syntax_error(file: str, error: Any) -> Misuse:
+    """Return the error of a text that is not YAML; its hint prints the line."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or error
+    if mark is None:
+        return Misuse(f"{file}: {problem}")
+    hint = f"sed -n {mark.line + 1}p {shlex.quote(file)}"
+    return Misuse(f"{file}, line {mark.line + 1}: {problem}", hint=hint)

@@ -117,8 +117,8 @@ def test_what_failed_is_seen_and_posted_again(
     [
         (("list",), "there is no such file"),
         (("show", "a_1_b"), "there is no such file"),
-        (("show", "../x"), "is not the id of a delivery"),
-        (("replay", "a b"), "is not the id of a delivery"),
+        (("show", "../x"), "is not the ID of a delivery"),
+        (("replay", "a b"), "is not the ID of a delivery"),
         (("replay", "--dead"), "there is no such file"),
         (("replay",), "name one delivery, or say --dead"),
         (("replay", "a_1_b", "--dead"), "name one delivery, or say --dead"),
@@ -137,7 +137,7 @@ def test_what_is_not_there_is_said(command: Command, tmp_path: Path) -> None:
     asyncio.run(_make_store(f"sqlite:///{tmp_path}/trunkline.db"))
     assert command("list") == (0, "no such deliveries\n", "")
     code, _, said = command("show", "a_1_b")
-    assert (code, "there is no delivery a_1_b" in said) == (2, True)
+    assert (code, "there is no delivery 'a_1_b'" in said) == (2, True)
     code, _, said = command("list", "--state", "odd")
     assert (code, "state is one of pending, done, dead, dropped" in said) == (2, True)
 

@@ -24,6 +24,14 @@ async def count(turn: Turn) -> str:
     return turn.text
 """
 
+FLOW = """
+document: {schema: https://agent-workflow.dev/schemas/workflow-definition.json, name: a, version: 1.0.0}
+nodes:
+  - {id: start, type: strat}
+state_schema: {type: object}
+edges: [{source: __start__, target: start}]
+"""
+
 
 @pytest.mark.parametrize(
     ("words", "error", "hint"),
@@ -38,7 +46,40 @@ async def count(turn: Turn) -> str:
             "did you mean 'retention'?",
             "trunkline config show --server",
         ),
-        ("serve scribe:agent --retnetion 5", "did you mean --set retention=…?", "trunkline help serve"),
+        (
+            "serve scribe:agent --retnetion 5",
+            "did you mean --set retention=…?",
+            "trunkline serve scribe:agent --set retention=5",
+        ),
+        ("hub none", "none: no such folder", "trunkline hub init none"),
+        ("hub check none", "none: no such folder", "trunkline hub init none"),
+        ("hub work", "work/hub.yaml, line 2: nmae: unknown field", "trunkline hub check work"),
+        ("hub torn", "torn/hub.yaml, line 2: ", "sed -n 2p torn/hub.yaml"),
+        (
+            "mock none.yaml",
+            "none.yaml: no such file or directory",
+            "trunkline mock record URL --output none.yaml",
+        ),
+        ("mock torn/hub.yaml", "torn/hub.yaml, line 2: ", "trunkline help mock"),
+        ("flow validate none.yaml", "none.yaml: no such file or directory", "ls -l ."),
+        ("flow validate torn/hub.yaml", "torn/hub.yaml, line 2: ", "sed -n 2p torn/hub.yaml"),
+        ("flow validate bad.json", "bad.json: invalid JSON at line 2, column 2: ", "trunkline help flow"),
+        (
+            "flow run flow.yaml --store s.db",
+            "flow.yaml, line 4: /nodes/0/type: must be one of ",
+            "trunkline flow validate flow.yaml",
+        ),
+        (
+            "keys create --owner ann --scope answr",
+            "there is no scope 'answr': choose tasks:read",
+            "trunkline keys create --owner ann --scope answer",
+        ),
+        ("inbox list", "trunkline.db cannot be opened", "trunkline inbox list --store DIR"),
+        ("ceremony list", "trunkline.db cannot be opened", "trunkline ceremony list --store DIR"),
+        ("tenant list", "trunkline.db cannot be opened", "trunkline tenant list --store DIR"),
+        ("keys list", "trunkline.db cannot be opened", "trunkline keys list --store DIR"),
+        ("deliveries list", "trunkline.db cannot be opened", "trunkline deliveries list --store DIR"),
+        ("task get nothing --hub .", "no server has this store", "trunkline hub ."),
         ("serve scribe:agent --port x", "--port", "trunkline help serve"),
         ("sned x", "No such command 'sned'", "trunkline send x"),
         ("task lits", "No such command 'lits'", "trunkline task list"),
@@ -95,6 +136,10 @@ def test_an_error_names_the_next_command(
     (tmp_path / "broken.py").write_text("import nosuchlib\n")
     (tmp_path / "torn.py").write_text("def f(:\n")
     (tmp_path / "bad.json").write_text('{"a": 1,\n b}\n')
+    for name, text in (("work", "name: a\nnmae: b\n"), ("torn", "name: [a\nb: c\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "hub.yaml").write_text(text)
+    (tmp_path / "flow.yaml").write_text(FLOW)
     (tmp_path / "text.db").write_text("hello, this is a text and no database of any kind\n" * 20)
     code, _, said = trunkline(*words.split())
     assert code in (2, 3)
@@ -109,7 +154,18 @@ def check_runs(hint: str) -> None:
     """Check that a hint is a command: one of the shell, or one that `trunkline` parses."""
     words = shlex.split(hint)
     if words[0] != "trunkline":
-        assert words[0] in ("cd", "export", "grep", "ls", "mkdir", "pg_isready", "pip", "python", "unset")
+        assert words[0] in (
+            "cd",
+            "export",
+            "grep",
+            "ls",
+            "mkdir",
+            "pg_isready",
+            "pip",
+            "python",
+            "sed",
+            "unset",
+        )
         return
     command: Any = typer.main.get_command(app)
     context = command.make_context("trunkline", words[1:])

@@ -97,7 +97,7 @@ def test_signing(trunkline: Run) -> None:
         "flow", "sign", written({}, "empty.json"), "--key", "key.pem", "--key-id", "ours"
     )
     assert code == 2
-    assert "VALIDATION_ERROR" in told
+    assert "empty.json, line 1: " in told
 
 
 def test_drawing(trunkline: Run) -> None:

@@ -223,3 +223,30 @@ def test_agent_with_a_mistake_is_not_reported_as_missing_too(workspace: Path) ->
     (workspace / "agents.d/broken.yaml").write_text("name: broken\nurl: 5\n")
     found = [one for one in check(str(workspace)) if not one.startswith(UNCERTAIN)]
     assert found == ["broken: agents.d/broken.yaml, line 2: url: expected string, got integer"]
+
+
+def test_typo_in_a_workflow_has_one_line_number_in_every_command(trunkline: Run, tmp_path: Path) -> None:
+    write_workspace(tmp_path / "hub")
+    path = tmp_path / "hub/workflows/publish.yaml"
+    text = path.read_text().replace("type: interrupt", "type: interupt")
+    path.write_text(text)
+    line = next(number for number, row in enumerate(text.splitlines(), 1) if "interupt" in row)
+    error = f"workflows/publish.yaml, line {line}: /nodes/5/type: must be one of "
+    assert error in trunkline("flow", "validate", str(path), "--hub", "hub")[2]
+    assert error in trunkline("flow", "run", str(path), "--store", "sqlite:///s.db")[2]
+    assert error in trunkline("hub", "check", "hub")[1]
+
+
+def test_filter_that_does_not_compile_is_reported(workspace: Path) -> None:
+    node = {"id": "keep", "type": "set_state", "config": {"assignments": {"a": {"jq": ".a |"}}}}
+    (workspace / "workflows/flow.json").write_text(json.dumps(workflow(node)))
+    found = check(str(workspace))
+    assert len(found) == 1 and found[0].startswith("workflows/flow.json, line 1: /nodes/")
+    assert "this filter does not compile" in found[0]
+
+
+def test_unreadable_list_of_agents_is_the_only_finding(workspace: Path) -> None:
+    (workspace / "hub.yaml").write_text("helm: writer\n")
+    (workspace / "agents.yaml").write_text("agents: [\n")
+    found = check(str(workspace))
+    assert len(found) == 1 and found[0].startswith("agents.yaml, line 2: ")

@@ -106,7 +106,7 @@ def test_an_agent_that_is_named_comes_before_the_hub_of_the_folder(
     assert code == 2 and "give one of them" in said
     monkeypatch.delenv("A2ACLI_AGENT_CARD")
     code, _, said = trunkline("task", "list")
-    assert code == 2 and "no server has this store" in said and "start it: trunkline hub ." in said
+    assert code == 2 and "no server has this store" in said and "Hint: trunkline hub ." in said
     os.unlink("hub.yaml")
     assert "no agent is named" in trunkline("task", "list")[2]
 

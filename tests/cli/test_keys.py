@@ -77,8 +77,8 @@ def test_a_key_is_made_listed_replaced_and_revoked(command: Command, tmp_path: P
         (["revoke", "abc"], "there is no such file"),
         (["rotate", "abc"], "there is no such file"),
         (["rotate", "--signing"], "there is no such file"),
-        (["revoke", "../x"], "is not the id of a key"),
-        (["rotate", "a:b"], "is not the id of a key"),
+        (["revoke", "../x"], "is not the ID of a key"),
+        (["rotate", "a:b"], "is not the ID of a key"),
         (["rotate", "abc", "--grace", "x"], "--grace takes"),
     ],
 )  # fmt: skip
@@ -110,9 +110,7 @@ def test_flags_that_do_not_fit(command: Command, args: list[str]) -> None:
 def test_a_key_that_is_not_there(command: Command) -> None:
     command("create", "--owner", "a")
     for act in ("revoke", "rotate"):
-        assert command(act, "abc")[2].startswith(
-            "Error: there is no key 'abc'; trunkline keys list shows them\n"
-        )
+        assert command(act, "abc")[2].endswith("\nHint: trunkline keys list\n")
 
 
 def test_the_signing_key(command: Command, tmp_path: Path) -> None:
@@ -147,9 +145,7 @@ def test_beside_a_running_server(command: Command, tmp_path: Path) -> None:
         assert len(httpx2.get(f"{server.base}/.well-known/jwks.json", timeout=60).json()["keys"]) == 2
         assert command("revoke", key_id, *STORE)[0] == 0
         assert [status(), status(again)] == [401, 401]
-        assert command("revoke", "abc", *STORE)[2].startswith(
-            "Error: there is no key 'abc'; trunkline keys list shows them\n"
-        )
+        assert command("revoke", "abc", *STORE)[2].endswith("\nHint: trunkline keys list\n")
         assert server.stop() == 0
     text = server.text()
     assert "admin.key.created" in text and "by='operator'" in text

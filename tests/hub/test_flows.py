@@ -416,7 +416,7 @@ def test_a_workflow_whose_entry_comes_back_is_ready_again(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "no JSON"),
+        ("{", "invalid JSON"),
         ('{"document": 7}', "release.json"),
         (msgspec.json.encode(workflow(edges=[])).decode(), "release.json, line 1"),
     ],

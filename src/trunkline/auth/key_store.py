@@ -152,7 +152,7 @@ class KeyStore:
         for _ in range(_TRIES):
             doc = await self._docs.get(DEFAULT_TENANT, KIND, key_id)
             if doc is None:
-                raise Misuse(f"there is no key {key_id!r}; trunkline keys list shows them")
+                raise Misuse(f"there is no key {key_id!r}")
             changed = change(API_KEYS.read(doc.id, doc.body))
             try:
                 await self._put(changed, expected_rev=doc.rev, beside=beside)

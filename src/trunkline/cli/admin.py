@@ -85,7 +85,10 @@ def settings_for(url: str | None) -> Settings:
     """
     settings = convert(collect_for(url))
     if settings.store == "memory:":
-        raise Misuse("a store in memory ends with its process: name another one with --store")
+        raise Misuse(
+            "a store in memory ends with its process: name another one with --store",
+            hint="--store sqlite:///runs.db",
+        )
     return settings
 
 
@@ -164,7 +167,7 @@ def checked_id(matches: Callable[[str], object], kind: str, listing: str, given:
         Misuse: no id of this kind looks so; the command of the `listing` shows those that there are.
     """
     if not matches(given):
-        raise Misuse(f"{given!r} is not the id of a {kind}; trunkline {listing} shows them")
+        raise Misuse(f"{given!r} is not the ID of a {kind}", hint=f"trunkline {listing}")
     return given
 
 

@@ -46,7 +46,7 @@ def show(ceremony_id: CeremonyId, *, tenant: Tenant = "", operator: Operator) ->
     every = operator.each(CEREMONIES, tenant=tenant)
     found = next((one for one in every if one["id"] == ceremony_id), None)
     if found is None:
-        raise Misuse(f"there is no ceremony {ceremony_id!r}; trunkline ceremony list shows them")
+        raise Misuse(f"there is no ceremony {ceremony_id!r}", hint="trunkline ceremony list")
     operator.print(found, *field_lines({name: value for name, value in found.items() if value}, _LABELS))
 
 

@@ -18,11 +18,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from trunkline.cli.json_input import locate_json_error
 from trunkline.cli.options import OPTIONS, PREFIX, Option
 from trunkline.clock import random_bits
 from trunkline.config import LONGEST_S, Secret, environment, secret_text
 from trunkline.errors import Misuse
+from trunkline.wire.decode import locate_json_error
 
 FILE_NAME = ".env"
 FOLDER = "~/.config/a2a-cli"

@@ -68,7 +68,7 @@ def show(delivery_id: ListedId, *, operator: Operator) -> None:
     every = operator.rows(DELIVERIES, DeliveryRecord, task=_checked(delivery_id).partition("_")[0])
     found = next((one for one in every if one.id == delivery_id), None)
     if found is None:
-        raise Misuse(f"there is no delivery {delivery_id}; trunkline deliveries list shows them")
+        raise Misuse(f"there is no delivery {delivery_id!r}", hint="trunkline deliveries list")
     times = {"at": _time(found.at), "due": _time(found.due)}
     # A config's id is its caller's, who may have put anything printable into it.
     known = [(label, times.get(name, getattr(found, name))) for name, label in _LABELS.items()]

@@ -52,6 +52,9 @@ _CODES: tuple[tuple[type[e.TrunklineError], str], ...] = (
     (e.StoreError, "TRUNKLINE_STORE"),
 )
 _SECRET_OPTIONS = ("--key", "--set", "--api-key", "--bearer", "--announce")
+# Commands that act on what `list` shows, and the errors of an ID that it does not show.
+_LISTED = ("agent", "ceremony", "deliveries", "inbox", "keys", "task", "tenant")
+_UNKNOWN_ID = ("A2ACLI_ERR_USAGE", "InvalidParamsError", "TaskNotFoundError", "TRUNKLINE_ROUTE_NOT_FOUND")
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _LOGIN = {"oauth2", "openIdConnect"}
 _KEY_HINT, _TOKEN_HINT = "export A2ACLI_API_KEY=KEY", "export A2ACLI_BEARER=TOKEN"
@@ -145,14 +148,22 @@ def complete_hint(failure: CommandFailure, typed: Sequence[str]) -> CommandFailu
         hint += f" {_retyped(typed, '')}".rstrip()
     elif hint.startswith("--") or hint == "URL":
         hint = _retyped(typed, hint)
+    elif not hint and failure.code in _UNKNOWN_ID and typed[:1] and typed[0] in _LISTED:
+        is_list_useless = typed[1:2] and typed[1] in ("create", "add", "list")
+        hint = f"trunkline help {typed[0]}" if is_list_useless else f"trunkline {typed[0]} list"
     elif not hint and failure.code == "A2ACLI_ERR_USAGE":
         hint = shlex.join(["trunkline", "help", *typed[:1]])
     return replace(failure, hint=hint)
 
 
+def has_secret(typed: Sequence[str]) -> bool:
+    """Return whether the words may contain a secret, which no hint may repeat."""
+    return any([word.startswith(_SECRET_OPTIONS) for word in typed])
+
+
 def _retyped(typed: Sequence[str], option: str) -> str:
     """Return the command line with one option set, or only its first word where it may hold a secret."""
-    if any([word.startswith(_SECRET_OPTIONS) for word in typed]):
+    if has_secret(typed):
         return f"trunkline {typed[0]} … {option}"
     name = option.partition(" ")[0]
     words: list[str] = []

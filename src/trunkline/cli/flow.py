@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -25,20 +26,16 @@ from trunkline.fleet.catalogue.files import LIST, CatalogueFiles
 from trunkline.flow.control import Control
 from trunkline.flow.definition.diagnostics import Diagnostic, told
 from trunkline.flow.definition.document import Definition
-from trunkline.flow.definition.programs import program_rules
 from trunkline.flow.definition.read import read_definition
 from trunkline.flow.definition.signing import private_key, sign, written_public_key
-from trunkline.flow.definition.source import line_at, positions, read_source
+from trunkline.flow.definition.source import describe_invalid, line_at, positions, read_source
 from trunkline.flow.definition.warnings import warnings
-from trunkline.flow.jq.filters import Filters
-from trunkline.flow.jq.pool import FilterLimits, WorkerPool
-from trunkline.flow.jq.schemas import SchemaChecker
 from trunkline.flow.local import LocalFlows
 from trunkline.flow.operator import PREFIX, FlowExecutors, OperatorConfig
 from trunkline.flow.port import FlowCaller
 from trunkline.hub.flow_host import FlowHost
 from trunkline.hub.flows import EVERYWHERE, operator_config
-from trunkline.hub.provision import Provision, find_unprovided, workspace_provision
+from trunkline.hub.provision import Provision, find_uncompilable, find_unprovided, workspace_provision
 from trunkline.hub.workspace import HUB
 from trunkline.net.egress import Egress
 from trunkline.net.http_client import SocketHttpClient
@@ -60,6 +57,7 @@ McpConfig = Annotated[
     str, typer.Option(metavar="FILE", help="The manifest of MCP servers; mcp.json unless told.")
 ]
 # What waits for somebody is let go of soon: the command is over then.
+_STDIN = "standard input"
 _LIMITS = Limits(park_after_s=0.05)
 
 
@@ -72,9 +70,22 @@ class Written:
         Raises:
             Misuse: there is none, or it is neither JSON nor YAML.
         """
-        self.name = "standard input" if file == "-" else file
+        self.name = _STDIN if file == "-" else file
         self._text = _standard_input() if file == "-" else _file(file)
         self.document = read_source(self._text, self.name)
+
+    def definition(self) -> Definition:
+        """Return the definition.
+
+        Raises:
+            Misuse: it breaks a rule; the message names the file and the line.
+        """
+        try:
+            return read_definition(self.document)
+        except FlowInvalid as error:
+            hint = shlex.join(["trunkline", "flow", "validate", self.name])
+            text = describe_invalid(self._text, self.name, self.document, error)
+            raise Misuse(text, hint="" if self.name == _STDIN else hint) from None
 
     def line(self, one: Diagnostic) -> str:
         """A diagnostic with the line where it applies."""
@@ -107,7 +118,7 @@ def validate(
     doubts: list[Diagnostic] = []
     try:
         definition = read_definition(written.document)
-        wrong = asyncio.run(_program_faults(definition))
+        wrong = asyncio.run(find_uncompilable(definition))
         unprovided = find_unprovided(definition.document, _provision(hub))
         wrong += unprovided.errors
         doubts = [*warnings(definition.document), *unprovided.warnings]
@@ -138,7 +149,7 @@ def sign_definition(
 ) -> None:
     """Print a definition with a signature in it; the public key goes to standard error."""
     written = Written(file)
-    read_definition(written.document)
+    written.definition()
     private = private_key(_file(key), key)
     print_json(sign(cast("dict[str, Any]", written.document), private, key_id))
     print_notice("Public key", msgspec.json.encode({key_id: written_public_key(private)}).decode())
@@ -162,22 +173,12 @@ def _variable(name: str) -> str | None:
     return environment(name).get(name) or None
 
 
-async def _program_faults(definition: Definition) -> list[Diagnostic]:
-    """Return the errors of the filters, and of the first schema that does not compile."""
-    pool = WorkerPool(FilterLimits())
-    try:
-        refused = await SchemaChecker(pool).find_refused(definition.document)
-        faults = [] if refused is None else [refused]
-        return faults + [one async for one in program_rules(definition.document, Filters(pool))]
-    finally:
-        await pool.close()
-
-
 def _file(path: str) -> str:
     try:
         return read_text(Path(path))
     except FileNotFoundError:
-        raise Misuse(f"there is no file {path!r}") from None
+        folder = shlex.quote(str(Path(path).parent))
+        raise Misuse(f"{path}: no such file or directory", hint=f"ls -l {folder}") from None
 
 
 def _standard_input() -> str:

@@ -37,7 +37,6 @@ from trunkline.flow.client import FlowClient
 from trunkline.flow.control import Control
 from trunkline.flow.definition.document import Definition
 from trunkline.flow.definition.drawing import Branch, edges, mermaid, tree
-from trunkline.flow.definition.read import read_definition
 from trunkline.flow.definition.signing import SignaturePolicy
 from trunkline.flow.port import FlowCaller, FlowPort
 from trunkline.flow.rest import shown_row
@@ -134,7 +133,8 @@ async def _missing_hub(operator: Operator) -> Misuse:
             pass
     folder = operator.store or "."
     place = operator.store or "this folder"
-    return Misuse(f"the hub of {place} does not run; start it: {shlex.join(['trunkline', 'hub', folder])}")
+    start = shlex.join(["trunkline", "hub", folder])
+    return Misuse(f"the hub of {place} does not run; start it: {start}", hint=start)
 
 
 def _has_database(settings: Settings) -> bool:
@@ -272,7 +272,7 @@ def graph(
     """Draw a definition or a run of it: a tree in the terminal, or a Mermaid chart for a page."""
     if form not in {"tree", "mermaid"}:
         raise Misuse(f"--format is tree or mermaid, not {form!r}")
-    definition = read_definition(Written(file).document)
+    definition = Written(file).definition()
     states = states_of(_history(operator, run, 1, None)) if run else None
     if operator.as_json and states is not None:
         print_json(states)
@@ -298,6 +298,7 @@ def run(
 ) -> None:
     """Start a run and wait until it rests; exit code 1 if it failed. A terminal shows it node by node."""
     written, execution_id = Written(file), run or Ids().new()
+    definition = written.definition()
     order = {
         "definition": written.document,
         "input": _object(given, "--input"),
@@ -309,7 +310,7 @@ def run(
         starting = asyncio.ensure_future(_rested(operations, order))
         if operator.as_json or not sys.stderr.isatty():
             return await starting
-        return await show_tree(starting, operations, read_definition(written.document), execution_id)
+        return await show_tree(starting, operations, definition, execution_id)
 
     _leave(operator, _perform(operator, work, manifest=mcp_config), mode, mcp_config)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Unpack
@@ -46,7 +47,12 @@ class HubFlags(ServerFlags, total=False):
 def serve(folder: Folder = ".", *, settings: AnySetting = None, **flags: Unpack[HubFlags]) -> None:
     """Serve the agents of a workspace until interrupted."""
     workspace, given = Path(folder), {**flags, **assigned(settings)}
-    chosen = Hub(workspace, given, UNSERVED).host.settings
+    try:
+        chosen = Hub(workspace, given, UNSERVED).host.settings
+    except Misuse as error:
+        # The check reports every mistake in the files, not only the first one.
+        error.hint = error.hint or shlex.join(["trunkline", "hub", "check", folder])
+        raise
     if chosen.workers != 1:
         raise Misuse("a hub is one process: leave workers at 1, and start another hub on the same PostgreSQL")
     with contextlib.ExitStack() as stack:

@@ -13,7 +13,7 @@ from trunkline.errors import Misuse
 from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.entry import Entry
 from trunkline.fleet.catalogue.entry_reader import is_path
-from trunkline.fleet.catalogue.files import CatalogueFiles, entry_positions
+from trunkline.fleet.catalogue.files import LIST, CatalogueFiles, entry_positions
 from trunkline.fleet.catalogue.model_entry import CAPABILITIES
 from trunkline.fleet.ceremonies.ceremony import ALL, Ceremony
 from trunkline.fleet.ceremonies.ceremony_store import CeremonyFault
@@ -21,7 +21,7 @@ from trunkline.fleet.ceremonies.files import CeremonyFiles, read_ceremony_file
 from trunkline.fleet.ceremonies.reports import channel_variable
 from trunkline.fleet.notify import Channel
 from trunkline.fleet.notify.channels import find_channel
-from trunkline.hub.hub import CEREMONIES, variable_of
+from trunkline.hub.hub import CEREMONIES, missing_workspace, variable_of
 from trunkline.hub.mocks import VARIABLE
 from trunkline.hub.module_source import ModuleSource, find_module
 from trunkline.hub.workspace import HUB, MOCKS, HubFile, check_notify, read_hub, read_keys
@@ -44,7 +44,7 @@ def check(folder: str) -> list[str]:
     """
     workspace = Path(folder)
     if not workspace.is_dir():
-        raise Misuse(f"{workspace} is no folder; make one with trunkline hub init {workspace}")
+        raise missing_workspace(workspace)
     hub = HubFile()
     channels: Mapping[str, Channel] = {}
     wrong: list[str] = []
@@ -58,8 +58,12 @@ def check(folder: str) -> list[str]:
     unread: list[CeremonyFault] = []
     wrong += _faults(workspace, files, unread)
     entries = [*catalogue.entries().values()]
-    fleet = Fleet(workspace, entries)
     wrong += [fault.reason for fault in unread]
+    unreadable = [entry.fault for entry in entries if entry.fault and entry.name == LIST]
+    if unreadable:
+        # Every other file names agents, and none of them is known.
+        return [*unreadable, *dict.fromkeys(wrong)]
+    fleet = Fleet(workspace, entries)
     wrong += [*_check_hub(workspace, hub, fleet), *_check_schedules(workspace, fleet, channels)]
     wrong += [
         *_check_cooldowns(fleet),
@@ -296,7 +300,8 @@ def _check_workflows(fleet: Fleet) -> Iterator[str]:
         return
     try:
         from trunkline.flow.definition.source import line_at
-        from trunkline.hub.provision import find_unprovided, workspace_provision
+        from trunkline.flow.definition.warnings import warnings
+        from trunkline.hub.provision import find_uncompilable, find_unprovided, workspace_provision
         from trunkline.hub.workflow_files import WorkflowFiles
     except ImportError as error:
         yield f"workflows need {error.name}: pip install 'trunkline[flow]'"
@@ -310,16 +315,18 @@ def _check_workflows(fleet: Fleet) -> Iterator[str]:
     listed = files.paths()
     for path in [*listed, *[one for one in named if one not in listed]]:
         try:
-            document = files.load(path).definition.document
+            definition = files.load(path).definition
         except Misuse as error:
             yield str(error) if path in listed else f"{fleet.place(named[path], 'workflow')}: {error}"
             continue
+        faults, doubts = asyncio.run(find_uncompilable(definition)), warnings(definition.document)
         if provision is not None:
-            unprovided = find_unprovided(document, provision)
-            position = _position(fleet.workspace / path, path)
-            for one in [*unprovided.errors, *unprovided.warnings]:
-                line = path if position is None else f"{path}, line {line_at(position, one.instance_path)}"
-                yield f"{line}: {one}"
+            unprovided = find_unprovided(definition.document, provision)
+            faults += [*unprovided.errors, *unprovided.warnings]
+        position = _position(fleet.workspace / path, path)
+        for one in [*faults, *doubts]:
+            line = path if position is None else f"{path}, line {line_at(position, one.instance_path)}"
+            yield f"{UNCERTAIN if one in doubts else ''}{line}: {one}"
 
 
 def _position(path: Path, name: str) -> YamlPosition | None:

@@ -58,7 +58,7 @@ class HubTasks:
             settings = self._operator.settings
             if read_admin_endpoint(settings) is None:
                 start = f"trunkline hub {self._operator.store or '.'}"
-                raise Misuse(f"no server has this store: {shown_store(settings.store)}; start it: {start}")
+                raise Misuse(f"no server has this store: {shown_store(settings.store)}; start it", hint=start)
             return self._operator.ask(method, path, tenant=self.tenant, **query)
         bearer, api_key = credentials_from(self.config)
         headers = [("Content-Type", "application/json")]
@@ -195,10 +195,10 @@ def run_on_hub(name: str, place: str, invocation: Invocation, config: ClientConf
 
 def _task_id(invocation: Invocation) -> str:
     if len(invocation.arguments) != 1:
-        raise Misuse("give one task ID; trunkline task list shows the IDs")
+        raise Misuse("give one task ID", hint="trunkline task list")
     task_id = invocation.arguments[0]
     if not is_task_id(task_id):
-        raise Misuse(f"{task_id!r} is not a task ID; trunkline task list shows the IDs")
+        raise Misuse(f"{task_id!r} is not a task ID", hint="trunkline task list")
     return task_id
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from pathlib import Path
@@ -11,12 +10,12 @@ from typing import Any, BinaryIO
 import msgspec
 
 from trunkline.errors import Misuse
+from trunkline.wire.decode import locate_json_error
 
 _INLINE = ("{", "[", '"')
 # No agent accepts a message of this size, and a device or a pipe may have no end.
 READ_LIMIT = 64 << 20
 _EXAMPLE = """'{"name": "value"}'"""
-_MALFORMED = re.compile(r"(?:JSON is malformed: )?(.*) \(byte ([0-9]+)\)")
 
 
 def read_json(value: str, flag: str) -> Any:
@@ -46,17 +45,6 @@ def decode_json(raw: bytes, where: str, hint: str) -> Any:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Misuse(f"{where}: invalid JSON{locate_json_error(error, raw)}", hint=hint) from None
-
-
-def locate_json_error(error: Exception, raw: bytes) -> str:
-    """Return the position and the reason of an error, as the end of a sentence about the JSON."""
-    found = _MALFORMED.fullmatch(str(error))
-    if found is None:
-        return f": {str(error).lower()}"
-    before = raw[: int(found[2])]
-    column = len(before) - before.rfind(b"\n")
-    line = f"line {before.count(10) + 1}, " if b"\n" in raw.strip() else ""
-    return f" at {line}column {column}: {found[1]}"
 
 
 def read_file(path: Path, flag: str) -> bytes:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from difflib import get_close_matches
 from functools import partial
 from typing import Annotated, Any
 
 import typer
 
+from trunkline.auth.principal import SCOPES
 from trunkline.cli.admin import KEYS, Operator, checked_id, span_ms
 from trunkline.cli.parsing import Commands, ListedId, Several, StoreUrl
 from trunkline.errors import Misuse
@@ -37,6 +40,7 @@ def create(
     operator: Operator,
 ) -> None:
     """Make a key and print it once; only its digest is stored."""
+    _check_scopes(scope or ())
     lasts_ms = 0 if expires is None else span_ms(expires, "--expires")
     made = operator.ask("POST", KEYS, KeyOrder(owner, tenant, tuple(scope or ()), lasts_ms))
     first = "This is the first key in this store: from now on callers must send one."
@@ -84,6 +88,17 @@ def rotate(
         return
     made = operator.ask("POST", f"{PREFIX}signing:rotate")
     operator.print(made, f"webhooks are signed with key {made['kid']} now")
+
+
+def _check_scopes(scopes: Sequence[str]) -> None:
+    """Raise Misuse, with the closest scopes as its hint, if one does not exist."""
+    unknown = [one for one in scopes if one not in SCOPES]
+    if unknown:
+        closest = [(get_close_matches(one, SCOPES, 1) or [*SCOPES])[0] for one in scopes]
+        raise Misuse(
+            f"there is no scope {unknown[0]!r}: choose {', '.join(SCOPES)}",
+            hint=" ".join(f"--scope {one}" for one in closest),
+        )
 
 
 def _print_made(operator: Operator, made: Any, *more: str) -> None:

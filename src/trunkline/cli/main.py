@@ -100,7 +100,8 @@ class RootGroup(ClientGroup):
         except ModuleNotFoundError as error:
             if name != "flow":
                 raise
-            raise Misuse(f"workflows need {error.name}: pip install 'trunkline[flow]'") from None
+            hint = "pip install 'trunkline[flow]'"
+            raise Misuse(f"workflows need {error.name}: {hint}", hint=hint) from None
         for group in more:
             found.commands.update(group.commands)
         command: Any = found.commands.get(own_name or name, found)

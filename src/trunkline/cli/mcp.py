@@ -42,7 +42,8 @@ async def _serve(invocation: Invocation, config: ClientConfiguration) -> None:
 
         from trunkline.mcp.protocol_tasks import serve_skills
     except ModuleNotFoundError as error:
-        raise Misuse(f"this needs {error.name}: pip install 'trunkline[mcp]'") from None
+        hint = "pip install 'trunkline[mcp]'"
+        raise Misuse(f"this needs {error.name}: {hint}", hint=hint) from None
     async with _source(invocation, config) as source:
         served = serve_skills(source, hand_off_s=config.seconds("hand-off"))
         async with stdio_server() as (read, write):

@@ -331,20 +331,33 @@ def _read_plain(parameter: inspect.Parameter, value: Any) -> Any:
     raise ValueError(parameter.name)
 
 
+def _as_setting(typed: Sequence[str], option: str, setting: str) -> list[str]:
+    """Return the words with an option and its value replaced by `--set`."""
+    place = next(place for place, word in enumerate(typed) if word.partition("=")[0] == option)
+    _, equals, value = typed[place].partition("=")
+    rest = typed[place + 1 :]
+    if not equals and rest and not rest[0].startswith("-"):
+        value, rest = rest[0], rest[1:]
+    return [*typed[:place], "--set", f"{setting}={value or 'VALUE'}", *rest]
+
+
 def _usage_error(error: typer.TyperException, typed: list[str], path: str) -> Exception:
     if type(error).__name__ == "NoArgsIsHelpError":
         return error
-    from trunkline.cli.failure import CommandFailure, is_json_typed, print_failure
+    from trunkline.cli.failure import CommandFailure, has_secret, is_json_typed, print_failure
 
-    message = error.format_message()
+    message, fixed = error.format_message(), ""
     unknown = _UNKNOWN_OPTION.match(message)
     words = path.removeprefix("trunkline").split()
     if unknown and not unknown[2] and words[0] in _WITH_SETTINGS:
         near = find_similar(unknown[1].replace("-", "_"))
-        message += f"; did you mean --set {near}=…?" if near else ""
-    hint = shlex.join(["trunkline", "help", *words])
+        if near:
+            message += f"; did you mean --set {near}=…?"
+            if not has_secret(typed):
+                fixed = shlex.join(["trunkline", *words, *_as_setting(typed, f"--{unknown[1]}", near)])
+    hint = fixed or shlex.join(["trunkline", "help", *words])
     if (meant := _MEANT_COMMAND.search(message)) is not None:
-        hint = shlex.join(["trunkline", *words, meant[1], *typed[1:]])
+        hint = shlex.join(["trunkline", *words, meant[1], *([] if has_secret(typed) else typed[1:])])
     failure = CommandFailure("A2ACLI_ERR_USAGE", message, hint)
     print_failure(failure, as_json=is_json_typed(typed))
     return typer.Exit(failure.exit)

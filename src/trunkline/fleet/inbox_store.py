@@ -37,5 +37,5 @@ async def perform_on_store(
             tenant = tenant_of(principal, read_form(query, ApiQuery).tenant)
             found = await inbox.answer(ApiCall(principal, tenant, task_id), read_body(body, AnswerForm))
         case _:
-            raise RouteNotFound("no server has this store; start it, for example with trunkline hub DIR")
+            raise RouteNotFound("no server has this store; start it", hint="trunkline hub .")
     return msgspec.json.encode(found)

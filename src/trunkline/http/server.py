@@ -136,7 +136,8 @@ class HttpServer:
         try:
             from trunkline.http.websocket import websocket_factory
         except ImportError as error:
-            raise Misuse(f"WebSockets need {error.name}: pip install 'trunkline[websocket]'") from None
+            hint = "pip install 'trunkline[websocket]'"
+            raise Misuse(f"WebSockets need {error.name}: {hint}", hint=hint) from None
         return websocket_factory(self._application, self._state, message_limit)
 
     def run(self, sockets: Sequence[socket.socket]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -98,7 +99,7 @@ class Hub:
             Misuse: a file is wrong; the text names it, and the line.
         """
         if not workspace.is_dir():
-            raise Misuse(f"{workspace} is no folder; make one with trunkline hub init {workspace}")
+            raise missing_workspace(workspace)
         self.workspace = workspace
         self.file = read_hub(workspace)
         self.catalogue = Catalogue(now_ms, searches=bool(self.file.search))
@@ -227,7 +228,8 @@ class Hub:
         try:
             from trunkline.hub.models import HostModels
         except ModuleNotFoundError as error:
-            raise Misuse(f"models need {error.name}: pip install 'trunkline[model]'") from None
+            hint = "pip install 'trunkline[model]'"
+            raise Misuse(f"models need {error.name}: {hint}", hint=hint) from None
         return HostModels(
             host,
             self.catalogue,
@@ -464,3 +466,10 @@ def variable_of(given: Mapping[str, str]) -> Callable[[str], str | None]:
         return given.get(name) or environment(name).get(name) or None
 
     return value
+
+
+def missing_workspace(workspace: Path) -> Misuse:
+    """Return the error of a workspace that is not a folder."""
+    return Misuse(
+        f"{workspace}: no such folder", hint=shlex.join(["trunkline", "hub", "init", str(workspace)])
+    )

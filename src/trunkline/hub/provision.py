@@ -10,6 +10,11 @@ from msgspec import Struct
 
 from trunkline.config import load
 from trunkline.flow.definition.diagnostics import Diagnostic, broken
+from trunkline.flow.definition.document import Definition
+from trunkline.flow.definition.programs import program_rules
+from trunkline.flow.jq.filters import Filters
+from trunkline.flow.jq.pool import FilterLimits, WorkerPool
+from trunkline.flow.jq.schemas import SchemaChecker
 from trunkline.flow.operator import OperatorConfig, setting_of
 from trunkline.hub.flows import operator_config
 from trunkline.hub.module_source import find_module
@@ -139,3 +144,14 @@ _CHECKS: dict[str, _Check] = {
     "tool_call": _tool_call,
     "agent_delegate": _delegate,
 }
+
+
+async def find_uncompilable(definition: Definition) -> list[Diagnostic]:
+    """Return the errors of the filters, and of the first schema that does not compile."""
+    pool = WorkerPool(FilterLimits())
+    try:
+        refused = await SchemaChecker(pool).find_refused(definition.document)
+        faults = [] if refused is None else [refused]
+        return faults + [one async for one in program_rules(definition.document, Filters(pool))]
+    finally:
+        await pool.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.errors import FlowInvalid, FlowRefused, Misuse
 from trunkline.flow.definition.read import read_definition
-from trunkline.flow.definition.source import positions, read_source
+from trunkline.flow.definition.source import describe_invalid, read_source
 from trunkline.flow.definitions import Definitions, Loaded
 from trunkline.yaml_reader import read_text
 
@@ -118,12 +119,7 @@ def read_workflow(path: str, text: str) -> Loaded:
     try:
         return replace(Loaded.of(read_definition(document)), by_operator=True)
     except FlowInvalid as error:
-        raise Misuse(f"{_place(path, text, error)}: {error.message}") from None
+        hint = shlex.join(["trunkline", "flow", "validate", path])
+        raise Misuse(describe_invalid(text, path, document, error), hint=hint) from None
     except FlowRefused as error:
         raise Misuse(f"{path}: {error.message}") from None
-
-
-def _place(path: str, text: str, error: FlowInvalid) -> str:
-    """The file, and the line of the first rule that is broken."""
-    found = positions(text, path) if error.diagnostics else None
-    return path if found is None else found(error.diagnostics[0].instance_path.replace("/", "."))

@@ -6,6 +6,7 @@ What is misspelled is refused with the line and the member that are wrong.
 from __future__ import annotations
 
 import re
+import shlex
 from io import StringIO
 from pathlib import Path
 from typing import Any, cast
@@ -31,6 +32,7 @@ from trunkline.mock.scenario import (
     When,
     check_rules,
 )
+from trunkline.yaml_reader import read_text
 
 _PATH = re.compile(r" - at `\$([^`]*)`\Z")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
@@ -89,9 +91,10 @@ def load_scenarios(path: Path | str) -> tuple[Scenario, ...]:
         Misuse: it cannot be read, or is no scenario; the text names line and member.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Misuse(f"{path} cannot be read: {error}") from None
+        text = read_text(Path(path))
+    except FileNotFoundError:
+        hint = shlex.join(["trunkline", "mock", "record", "URL", "--output", str(path)])
+        raise Misuse(f"{path}: no such file or directory", hint=hint) from None
     return read_scenarios(text, where=str(path))
 
 

@@ -197,7 +197,7 @@ class Admin:
         # reach too: whoever rotates it is given its secret.
         found = [one for one in await self._keys(principal) if one.id == key_id]
         if not found:
-            raise errors.Misuse(f"there is no key {key_id!r}; trunkline keys list shows them")
+            raise errors.Misuse(f"there is no key {key_id!r}")
         return self._told(principal, action, KeyFacts(found[0].owner, found[0].tenant, found[0].scopes))
 
     def _told(self, principal: Principal, action: str, facts: KeyFacts) -> AddedDoc | None:

@@ -21,6 +21,7 @@ MAX_DEPTH = 100
 _MAX_CONTAINERS = 100_000
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_MALFORMED = re.compile(r"(?:JSON is malformed: )?(.*) \(byte ([0-9]+)\)")
 _NAMED = re.compile(r"Object (?:contains )?(missing required field|unknown field) `(.*)`")
 _QUOTED = re.compile(r"`([^`]*)`")
 _PATH = re.compile(r" - at `\$\.?([^`]*)`\Z")
@@ -178,6 +179,17 @@ def in_words(said: str) -> str:
         return f"{named[1]} {named[2]!r}"
     what = _QUOTED.sub(lambda quoted: _words(quoted[1]), said)
     return what[:1].lower() + what[1:]
+
+
+def locate_json_error(error: Exception, raw: bytes) -> str:
+    """Return the position and the reason of an error, as the end of a sentence about the JSON."""
+    found = _MALFORMED.fullmatch(str(error))
+    if found is None:
+        return f": {str(error).lower()}"
+    before = raw[: int(found[2])]
+    column = len(before) - before.rfind(b"\n")
+    line = f"line {before.count(10) + 1}, " if b"\n" in raw.strip() else ""
+    return f" at {line}column {column}: {found[1]}"
 
 
 def choices(form: type[object], path: str) -> str:

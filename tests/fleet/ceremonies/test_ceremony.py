@@ -98,7 +98,7 @@ def test_only_a_file_names_what_the_machine_has() -> None:
         with pytest.raises(InvalidParams):
             by_file(**members)
     assert by_file(data={"day": date(2030, 1, 1), 7: "x"}).form.data == {"day": "2030-01-01", "7": "x"}
-    with pytest.raises(InvalidParams, match="is skill meant"):
+    with pytest.raises(InvalidParams, match="did you mean 'skill'"):
         by_file(skil="x")
 
 

@@ -277,7 +277,7 @@ def _refusal(said: str) -> InvalidParams:
         names = sorted(kind.__struct_encode_fields__, key=lambda name: name in _OF_MODELS)
         known = [_written(name) for name in names]
         near = get_close_matches(_written(unknown[1]), known, 1)
-        meant = f"is {near[0]} meant?" if near else f"there are {', '.join(known)}"
+        meant = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
         where = f"{where}.{_written(unknown[1])}".lstrip(".")
         return InvalidParams(f"unknown field; {meant}", field=where)
     if "missing required field" in text:

@@ -245,7 +245,7 @@ def _refusal(error: msgspec.ValidationError) -> InvalidParams:
     if unknown := _UNKNOWN.search(str(error)):
         known = _FileForm.__struct_encode_fields__
         near = get_close_matches(unknown[1], known, 1)
-        meant = f"is {near[0]} meant?" if near else f"there are {', '.join(known)}"
+        meant = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
         return InvalidParams(f"unknown field; {meant}", field=unknown[1])
     refused = invalid_params(error, "the ceremony", _FileForm)
     # Whoever tells of it names the member.

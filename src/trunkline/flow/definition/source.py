@@ -6,7 +6,9 @@ from typing import cast
 
 import msgspec
 
-from trunkline.errors import Misuse
+from trunkline.errors import FlowInvalid, Misuse
+from trunkline.flow.definition.diagnostics import Diagnostic, told
+from trunkline.wire.decode import locate_json_error
 from trunkline.yaml_reader import YamlPosition, read_yaml
 
 # Lines in larger JSON are not worth the time that it takes to find them.
@@ -23,7 +25,7 @@ def read_source(text: str, name: str) -> object:
         try:
             return cast("object", msgspec.json.decode(text))
         except (msgspec.DecodeError, RecursionError) as error:
-            raise Misuse(f"{name}: this is no JSON: {error}") from None
+            raise Misuse(f"{name}: invalid JSON{locate_json_error(error, text.encode())}") from None
     found = read_yaml(text, name)
     if found is None:
         raise Misuse(f"{name}: there is nothing in it")
@@ -41,6 +43,17 @@ def positions(text: str, name: str) -> YamlPosition | None:
         # JSON may be set in by tabs, which YAML does not take.
         return None
     return None if found is None else found[1]
+
+
+def describe_invalid(text: str, name: str, document: object, error: FlowInvalid) -> str:
+    """Return the first rule that a definition breaks, with its file and line, and how many more there are."""
+    broken: list[Diagnostic] = [*error.diagnostics]
+    broken = told(document, broken) or broken
+    if not broken:
+        return f"{name}: {error.message}"
+    found = positions(text, name)
+    place = name if found is None else f"{name}, line {line_at(found, broken[0].instance_path)}"
+    return f"{place}: {broken[0]}" + (f"; and {len(broken) - 1} more" if len(broken) > 1 else "")
 
 
 def line_at(document: YamlPosition, path: str) -> int:
