@@ -67,6 +67,28 @@ def test_the_commands_of_the_page_run_in_the_folder_of_a_hub(
 
 
 @pytest.mark.slow
+def test_question_and_data_of_a_workflow_are_printed(
+    hub: HubProcess, trunkline: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(hub.folder)
+    _, out, _ = trunkline("dispatch", "--data", '{"text": "hi"}', "--agent", "publisher")
+    asked = fields(out)
+    task_id = asked["Task"]
+    assert (asked["State"], asked["Next"]) == (
+        "input-required",
+        f"trunkline inbox answer {task_id} --data '<json>'",
+    )
+    assert 'Schema:\n  {\n    "type": "object"' in out
+    # A caller at another machine answers by `send`.
+    _, out, _ = trunkline("task", "get", task_id, "--hub", hub.base, "-o", "json")
+    assert json.loads(out)["question"]["schema"]["type"] == "object"
+    assert trunkline("inbox", "answer", task_id, "--data", '{"approved": true}')[0] == 0
+    for command in ("watch", "get"):
+        _, out, _ = trunkline("task", command, task_id)
+        assert fields(out)["State"] == "completed" and "Data:\n  {\n" in out, out
+
+
+@pytest.mark.slow
 def test_a_hub_is_named_by_folder_address_or_variable(
     hub: HubProcess, trunkline: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,6 +106,12 @@ def test_a_hub_is_named_by_folder_address_or_variable(
     monkeypatch.setenv("A2ACLI_AGENT_CARD", hub.base.replace("127.0.0.1", "localhost"))
     code, out, said = trunkline("task", "get", task_id)
     assert code == 0 and fields(out)["Task"] == task_id
+    # The short forms, with the address as the first argument.
+    for words in (("get", hub.base, task_id), ("watch", hub.base, task_id)):
+        code, out, said = trunkline(*words)
+        assert (code, fields(out)["Task"], said) == (0, task_id, ""), words
+    assert task_id in trunkline("list", hub.base)[1]
+    code, out, said = trunkline("task", "get", task_id)
     assert said.startswith("Hub: http://localhost") and "A2ACLI_AGENT_CARD, environment" in said
 
 

@@ -77,6 +77,5 @@ def run_lines(trunkline: Run, block: str, address: str) -> None:
         words = shlex.split(line.replace("localhost:8000", address.removeprefix("http://")))
         code, out, _ = trunkline(*words[1:])
         assert code == 0, line
-        # `dispatch` prints a table, whose first column is the ID.
-        shown = {"Task": out.split()[0]} if words[1] == "dispatch" else fields(out)
+        shown = fields(out)
         known |= {name: shown[name] for name in ("Task", "Context") if name in shown}

@@ -409,7 +409,7 @@ def test_task_of_a_hub_is_watched(
 ) -> None:
     file = tmp_path / "there"
     out = dispatched(trunkline, hub, "waiter", str(file))
-    _, shown, _ = trunkline("task", "get", out.split()[0], *named)
+    _, shown, _ = trunkline("task", "get", out.split()[1], *named)
     file.touch()
     for line in (next_line(out), next_line(shown)):
         assert "State: completed" in follow(trunkline, line)
@@ -417,7 +417,7 @@ def test_task_of_a_hub_is_watched(
 
 @pytest.mark.slow
 def test_question_of_a_hub_is_answered(hub: HubProcess, named: tuple[str, ...], trunkline: Run) -> None:
-    task_id = dispatched(trunkline, hub, "asker", "paint").split()[0]
+    task_id = dispatched(trunkline, hub, "asker", "paint").split()[1]
     _, out, _ = trunkline("task", "watch", task_id, *named)
     follow(trunkline, next_line(out))
     assert "State: completed" in trunkline("task", "watch", task_id, *named)[1]

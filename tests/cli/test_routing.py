@@ -15,7 +15,7 @@ from trunkline.cli.admin import Operator
 __all__ = ["trunkline"]
 STORE = ("--store", "sqlite:///hub.db")
 TASK = "019a0000-0000-7000-8000-000000000000"
-ITEM = {"taskId": TASK, "agent": "ann", "state": "working"}
+ITEM = {"taskId": TASK, "contextId": "c", "agent": "ann", "state": "working"}
 ROUTE: dict[str, Any] = {
     "winner": "ann",
     "reason": "ann does it: drawn by weight.",
@@ -31,7 +31,7 @@ class Asked:
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, Any]] = []
-        self.end: dict[str, str] = {"state": "completed", "text": "done\nit"}
+        self.end: dict[str, Any] = {"state": "completed", "text": "done\nit"}
 
     def ask(self, method: str, path: str, form: Any = None, **query: str) -> Any:
         self.calls.append((method, path, form or {k: v for k, v in query.items() if v}))
@@ -50,13 +50,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 def test_work_is_dispatched_and_awaited(trunkline: Run, asked: Asked) -> None:
     code, out, _ = trunkline("dispatch", "tidy up", "--skill", "work", "--agent", "ann", *STORE)
-    assert (code, out.strip()) == (0, f"{TASK}  ann  completed  done it")
+    shown = f"Task: {TASK}\nContext: c\nState: completed\nAgent: ann\nText:\n  done\n  it\n\n"
+    assert (code, out) == (0, shown)
     assert asked.calls == [
         ("POST", "/api/dispatch", {"message": "tidy up", "skill": "work", "targets": ["ann"]}),
         ("GET", f"/api/tasks/{TASK}", {}),
     ]
     code, out, _ = trunkline("dispatch", "tidy up", "--wait", "0", "--json", *STORE)
-    assert (code, json.loads(out)) == (0, {"tasks": [ITEM]})
+    assert (code, json.loads(out)) == (0, {"tasks": [{**ITEM, **asked.end}]})
     asked.end = {"state": "completed"}
     asked.calls.clear()
     Path("trip.json").write_text('{"city": "Rome"}')
@@ -66,10 +67,25 @@ def test_work_is_dispatched_and_awaited(trunkline: Run, asked: Asked) -> None:
         (("--data", "0"), {"data": 0}),
     ):
         assert trunkline("dispatch", *words, "--wait", "0", *STORE)[0] == 0
-        assert asked.calls.pop() == ("POST", "/api/dispatch", form)
+        assert asked.calls[-2] == ("POST", "/api/dispatch", form)
     for words, said in (((), "there is nothing to dispatch"), (("--data", "{"), "invalid JSON")):
         code, _, error = trunkline("dispatch", *words, *STORE)
         assert code == 2 and said in error
+    asked.end = {"state": "completed", "data": [{"text": "hi"}], "files": [{"name": "a.png", "size": 3}]}
+    out = trunkline("dispatch", "x", *STORE)[1]
+    assert 'Data:\n  {\n    "text": "hi"\n  }\n\nFile: a.png, (no type), 3 bytes\n' in out
+    for question, reply in (
+        ({"schema": {"type": "object"}}, "--data '<json>' "),
+        ({"choices": ["red", "blue"]}, "'<red|blue>' "),
+        ({}, "'<reply>' "),
+    ):
+        asked.end = {"state": "input-required", "question": {"text": "Which?", **question}}
+        out = trunkline("dispatch", "x", *STORE)[1]
+        assert out.endswith(f"Next: trunkline inbox answer {TASK} {reply}--store sqlite:///hub.db\n")
+        assert ("Schema:" in out, "Choices: red, blue" in out) == (
+            "schema" in question,
+            "choices" in question,
+        )
     asked.end = {"state": "rejected", "error": "There is no agent 'anm' here."}
     code, out, _ = trunkline("dispatch", "x", *STORE)
     assert code == 1 and "no agent 'anm'" in out

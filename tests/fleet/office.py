@@ -83,6 +83,10 @@ def agent() -> Agent:
                 await turn.flush()
             await turn.artifact(text="three")
             return None
+        if word == "chart":
+            await turn.artifact(data={"bars": [1]})
+            await turn.artifact(file=b"abcd", filename="chart.png", media_type="image/png")
+            return None
         if word == "consider":
             await turn.write("There are two.")
             await turn.flush()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Shelf
-from tests.fleet.office import Office, office
+from tests.fleet.office import SCHEMA, Office, office
 from trunkline.wire.types import Message, Part, Role, SendRequest
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -106,6 +106,24 @@ def test_a_task_its_log_and_its_events(store: str) -> None:
         assert (head.status_code, head.content) == (200, b"")
 
     office(work, store)
+
+
+def test_a_task_has_its_whole_result_and_its_question() -> None:
+    async def work(at: Office) -> None:
+        task = await at.send("alice", "chart")
+        detail = await at.get("alice", f"/api/tasks/{task['id']}")
+        assert detail["data"] == [{"bars": [1]}] and "text" not in detail
+        assert detail["files"] == [{"name": "chart.png", "mediaType": "image/png", "size": 4}]
+        for word, asked in (
+            ("amount", {"text": "How much?", "schema": SCHEMA}),
+            ("colour", {"text": "Which colour?", "choices": ["red", "blue"]}),
+        ):
+            task = await at.send("alice", word)
+            detail = await at.get("alice", f"/api/tasks/{task['id']}")
+            assert {name: one for name, one in detail["question"].items() if name != "deadline"} == asked
+            assert "data" not in detail
+
+    office(work)
 
 
 def test_children_name_their_parent(store: str) -> None:

@@ -58,6 +58,11 @@ def print_block(label: str, text: str) -> None:
     print("\n".join([f"{label}:", *(f"{_INDENT}{each}" for each in lines), ""]), flush=True)
 
 
+def print_data(label: str, value: object) -> None:
+    """Print a JSON value as a block."""
+    print_block(label, msgspec.json.format(msgspec.json.encode(value)).decode())
+
+
 def field_lines(found: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[str]:
     """The members that have a label, a line each; what is no text as JSON, an empty text not at all."""
     for name, label in labels.items():

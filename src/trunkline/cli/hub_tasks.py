@@ -10,12 +10,13 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from trunkline.cli.admin import AGENTS, TASKS_API, Operator, call_api, settings_for
 from trunkline.cli.admin_endpoint import read_admin_endpoint
 from trunkline.cli.configuration import ClientConfiguration
-from trunkline.cli.console import print_block, print_field, print_given, print_json, print_notice
-from trunkline.cli.next_command import REPLY, command_line, print_next
+from trunkline.cli.console import print_block, print_data, print_field, print_given, print_json, print_notice
+from trunkline.cli.next_command import JSON_REPLY, REPLY, command_line, print_next
 from trunkline.cli.parsing import Invocation
 from trunkline.cli.session import credentials_from
 from trunkline.errors import Misuse, TaskNotCancelable, TimedOut
@@ -86,10 +87,47 @@ class HubTasks:
     def answer_command(self, task: Mapping[str, Any]) -> str:
         """Return the command that answers the question of a task."""
         if self._is_remote:
-            return command_line("send", REPLY, target={"-a": self.place, "--task-id": task["taskId"]})
+            reply, data = reply_words(task)
+            target = {"-a": self.place, "--task-id": task["taskId"], **data}
+            return command_line("send", *reply, target=target)
         store = "" if self.place.startswith(_ADDRESSES) else self.place
-        options = {"--store": store, "--tenant": self.tenant}
-        return command_line("inbox answer", task["taskId"], REPLY, options=options)
+        return inbox_command(task, store, self.tenant)
+
+
+def reply_words(task: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the argument or the option with which a command answers the question of a task."""
+    question: Mapping[str, Any] = task.get("question", {})
+    if "schema" in question:
+        return (), {"--data": JSON_REPLY}
+    choices = "|".join(question.get("choices", ()))
+    return (f"<{choices}>" if choices else REPLY,), {}
+
+
+def inbox_command(task: Mapping[str, Any], store: str, tenant: str) -> str:
+    """Return the command that answers the question of a task on a store."""
+    reply, data = reply_words(task)
+    options = {**data, "--store": store, "--tenant": tenant}
+    return command_line("inbox answer", task["taskId"], *reply, options=options)
+
+
+def print_task(task: Mapping[str, Any]) -> None:
+    """Print a task as fields: its IDs, its state, its question and its whole result."""
+    for label, name in (("Task", "taskId"), ("Context", "contextId"), ("State", "state")):
+        print_field(label, task[name])
+    print_given(Agent=task["agent"], Skill=task.get("skill", ""))
+    if task.get("text"):
+        print_block("Text", task["text"])
+    for value in task.get("data", ()):
+        print_data("Data", value)
+    for file in task.get("files", ()):
+        name, kind = file.get("name", "(no name)"), file.get("mediaType", "(no type)")
+        where = file.get("url") or f"{file.get('size', 0)} bytes"
+        print_field("File", f"{name}, {kind}, {where}")
+    question: Mapping[str, Any] = task.get("question", {})
+    print_given(Choices=", ".join(question.get("choices", ())))
+    if "schema" in question:
+        print_data("Schema", question["schema"])
+    print_given(Deadline=question.get("deadline", ""), Error=task.get("error", ""))
 
 
 def server_here() -> str | None:
@@ -190,6 +228,9 @@ def run_on_hub(name: str, place: str, invocation: Invocation, config: ClientConf
         Misuse: an option is given that a hub's tasks do not have.
     """
     invocation.refuse(_ONLY_AGENTS, _WHY)
+    if "agent_card" not in invocation.flags and invocation.arguments[:1] == (place,):
+        # The URL of the hub, typed as the first argument.
+        invocation = replace(invocation, arguments=invocation.arguments[1:])
     COMMANDS[name](HubTasks(place, config, config.text("tenant")), invocation)
 
 
@@ -264,13 +305,7 @@ def _show(hub: HubTasks, task: dict[str, Any], wanted: str = "") -> None:
     if hub.config.as_json:
         print_json(task)
     else:
-        print_field("Task", task["taskId"])
-        print_field("Context", task["contextId"])
-        print_field("State", state)
-        print_given(Agent=task["agent"], Skill=task["skill"])
-        if task.get("text"):
-            print_block("Text", task["text"])
-        print_given(Error=task.get("error", ""))
+        print_task(task)
         if state in AT_WORK:
             print_next(hub.command("task watch", task["taskId"]))
         elif state.endswith("-required"):

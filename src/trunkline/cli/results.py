@@ -10,7 +10,6 @@ import binascii
 import sys
 from itertools import groupby
 
-import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -18,6 +17,7 @@ from trunkline.cli.console import (
     clear_progress,
     escape_controls,
     print_block,
+    print_data,
     print_field,
     print_given,
     print_json,
@@ -132,7 +132,7 @@ def _show_part(part: Part, label: str, *, verbose: bool) -> None:
     elif is_question_part(part):
         _show_wanted(read_question(Message("", parts=(part,))))
     elif part.data is not UNSET:
-        _show_json("Data", part.data)
+        print_data("Data", part.data)
     else:
         # Its name, its media type, and its size or address.
         where = part.url if part.url is not None else f"{len(file_bytes(part))} bytes"
@@ -145,7 +145,7 @@ def _show_wanted(question: Question) -> None:
     """Which answer a question wants, and until when."""
     print_given(Choices=", ".join(question.choices))
     if question.schema is not None:
-        _show_json("Schema", question.schema)
+        print_data("Schema", question.schema)
     print_given(Deadline=question.deadline)
 
 
@@ -160,11 +160,7 @@ def file_bytes(part: Part) -> bytes:
 
 def _show_metadata(metadata: Metadata | None) -> None:
     if metadata:
-        _show_json("Metadata", metadata)
-
-
-def _show_json(label: str, value: object) -> None:
-    print_block(label, msgspec.json.format(msgspec.json.encode(value)).decode())
+        print_data("Metadata", metadata)
 
 
 def show_result(session: Session, result: Result, *, wrapped: bool, wanted: TaskState | None = None) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from trunkline.cli.admin import TASKS_API, Operator
-from trunkline.cli.console import escape_controls, one_line
-from trunkline.cli.hub_tasks import AT_WORK, EVERY_S, AbsenceNotices
+from trunkline.cli.console import escape_controls
+from trunkline.cli.hub_tasks import AT_WORK, EVERY_S, AbsenceNotices, inbox_command, print_task
 from trunkline.cli.json_input import read_json
 from trunkline.cli.next_command import command_line, print_next
 from trunkline.cli.parsing import Commands, Several, StoreUrl, Tenant
@@ -61,23 +62,28 @@ def dispatch(
     given |= {"data": read_json(data, "--data")} if data else {}
     tasks: list[dict[str, Any]] = operator.ask("POST", DISPATCH, given, tenant=tenant)["tasks"]
     left, absences = wait, AbsenceNotices()
-    while left > 0 and any([one["state"] in AT_WORK for one in tasks]):
-        time.sleep(min(EVERY_S, left))
-        left -= EVERY_S
+    while True:
+        # Only a task that is read by its ID has its whole result and its question.
         tasks = [operator.ask("GET", f"{TASKS_API}/{one['taskId']}", tenant=tenant) for one in tasks]
+        if left <= 0 or not any([one["state"] in AT_WORK for one in tasks]):
+            break
         for one in tasks:
             absences.report(one, partial(operator.ask, tenant=tenant))
-    operator.print({"tasks": tasks}, *map(_row, tasks))
-    at_work = [one["taskId"] for one in tasks if one["state"] in AT_WORK]
-    if at_work and not operator.as_json:
-        options = {"--hub": operator.store or "", "--tenant": tenant}
-        print_next(command_line("task watch", at_work[0], options=options))
+        time.sleep(min(EVERY_S, left))
+        left -= EVERY_S
+    operator.print({"tasks": tasks})
+    for one in [] if operator.as_json else tasks:
+        print_task(one)
+        _print_next(one, operator.store or "", tenant)
     raise typer.Exit(int(any([one["state"] in ("failed", "rejected") for one in tasks])))
 
 
-def _row(one: dict[str, Any]) -> str:
-    said = one_line(one.get("error") or one.get("text") or "")
-    return f"{one['taskId']}  {one['agent']}  {one['state']}  {said}".rstrip()
+def _print_next(task: Mapping[str, Any], store: str, tenant: str) -> None:
+    if task["state"] in AT_WORK:
+        options = {"--hub": store, "--tenant": tenant}
+        print_next(command_line("task watch", task["taskId"], options=options))
+    elif task["state"].endswith("-required"):
+        print_next(inbox_command(task, store, tenant))
 
 
 @routes.local("explain")

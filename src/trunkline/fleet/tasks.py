@@ -21,6 +21,7 @@ from trunkline.fleet.views import (
     child_item,
     delivery_item,
     event_row,
+    task_detail,
     task_item,
 )
 from trunkline.http.asgi import Receive, Scope, Send
@@ -114,16 +115,16 @@ class TaskApi:
 
     @api_route("GET /tasks/{id}", AuthScope.READ)
     async def get(self, call: ApiCall) -> TaskDetail:
-        """A task with the newest of its events, its deliveries, its parent and its children."""
+        """Return a task with its result, its newest events, its deliveries, its parent and its children."""
         feed = await self.find(call)
         tenant, state = call.tenant, feed.state
-        item = self._item(state)
         records = await self._store.log.read(tenant, state.task_id, max(0, state.seq - NEWEST), NEWEST)
         kept, _ = _fitting(records[::-1])
         children = await self._store.heads.list(tenant, Where(parent=state.task_id), size=NEWEST)
         sent = await self._store.outbox.list(tenant=tenant, task_id=state.task_id, limit=NEWEST)
-        return TaskDetail(
-            **msgspec.structs.asdict(item),
+        return task_detail(
+            state,
+            self._runner.origin,
             events=kept[::-1],
             deliveries=[delivery_item(one) for one in sent],
             parent=state.parent,

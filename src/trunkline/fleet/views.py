@@ -10,14 +10,15 @@ from typing import Any, cast
 
 import msgspec
 
-from trunkline.client.result import Result, text_of
+from trunkline.client.result import Result, is_file_part, result_parts, text_of
 from trunkline.fleet.call import ApiStruct
 from trunkline.log.events import Candidate, PushTarget, Recorded, Stepped, Unread
 from trunkline.log.fold import NEVER, State
 from trunkline.log.head import Head
 from trunkline.store.records import DeliveryRecord
+from trunkline.wire.question import read_question
 from trunkline.wire.spellings import plain_state, timestamp
-from trunkline.wire.types import Artifact, Message, TaskState
+from trunkline.wire.types import Artifact, Message, Metadata, Part, TaskState
 from trunkline.wire.v03 import V03
 
 _FAILED = frozenset({TaskState.FAILED, TaskState.REJECTED})
@@ -67,9 +68,33 @@ class DeliveryItem(ApiStruct, frozen=True, kw_only=True):
     due: str = ""
 
 
-class TaskDetail(TaskItem, frozen=True, kw_only=True):
-    """A task with the newest of its events, its deliveries, its parent and its children."""
+class FileItem(ApiStruct, frozen=True, kw_only=True):
+    """A file of a result: its address, or its size in bytes if the task contains it."""
 
+    name: str = ""
+    media_type: str = ""
+    url: str = ""
+    size: int = 0
+
+
+class QuestionItem(ApiStruct, frozen=True, kw_only=True):
+    """The question of an interrupted task and the form of its answer."""
+
+    text: str
+    schema: Metadata | None = None
+    choices: list[str] = []
+    deadline: str = ""
+
+
+class TaskDetail(TaskItem, frozen=True, kw_only=True):
+    """A task with its result, its question, its newest events, its deliveries, its parent and its children.
+
+    `data` and `files` contain the result except its text. They are complete, unlike `events`.
+    """
+
+    data: list[Any] = []
+    files: list[FileItem] = []
+    question: QuestionItem | None = None
     events: list[EventRow]
     deliveries: list[DeliveryItem]
     parent: str = ""
@@ -96,6 +121,30 @@ def task_item(state: State, origin: str) -> TaskItem:
         created_at=timestamp(state.created_at),
         updated_at=timestamp(state.status_at),
     )
+
+
+def task_detail(state: State, origin: str, **related: Any) -> TaskDetail:
+    """Return a task with its whole result; `related` has its events, deliveries, parent and children."""
+    answer = Result(task=state.task(0))
+    return TaskDetail(
+        **msgspec.structs.asdict(task_item(state, origin)),
+        data=[*answer.all_data],
+        files=[_file_item(part) for part in result_parts(answer) if is_file_part(part)],
+        question=None if state.question is None else _question_item(state, state.question),
+        **related,
+    )
+
+
+def _file_item(part: Part) -> FileItem:
+    # Four characters of base64 are three bytes.
+    size = len((part.raw or "").rstrip("=")) * 3 // 4
+    return FileItem(name=part.filename, media_type=part.media_type, url=part.url or "", size=size)
+
+
+def _question_item(state: State, message: Message) -> QuestionItem:
+    asked = read_question(message)
+    deadline = timestamp(state.deadline) if state.deadline else asked.deadline
+    return QuestionItem(text=asked.text, schema=asked.schema, choices=[*asked.choices], deadline=deadline)
 
 
 def answer_text(state: State, answer: Result) -> str:
