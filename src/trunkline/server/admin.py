@@ -42,7 +42,7 @@ KEYS_LIMIT = 10_000
 _OF_THE_SERVER = frozenset({Scope.OPERATOR, Scope.METRICS})
 _STATES = ("pending", "done", "dead", "dropped")
 _CREATED = 201
-_OF_SERVER = frozenset({"POST signing:rotate", "POST store:prune", "GET documents", "POST documents:repair"})
+OF_SERVER = frozenset({"POST signing:rotate", "POST store:prune", "GET documents", "POST documents:repair"})
 Form = TypeVar("Form")
 
 
@@ -170,7 +170,7 @@ class Admin:
     ) -> dict[str, object]:
         """Perform an act on the whole server, which needs the scope `operator`."""
         act = f"{method} {path.removeprefix(PREFIX)}"
-        if act not in _OF_SERVER:
+        if act not in OF_SERVER:
             raise errors.RouteNotFound("there is no such act for operators")
         if Scope.OPERATOR not in principal.scopes:
             raise _beyond("the whole server")

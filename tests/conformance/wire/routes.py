@@ -165,6 +165,9 @@ API: dict[str, list[tuple[str, str]]] = {
     "GET /tasks/{id}/events": [("", "")],
     "POST /tasks/{id}/cancel": [("", "")],
     "POST /tasks:cancel": [("", '{{"ids":["{task}"]}}')],
+    "GET /conversations": [("?after={token}", ""), ("?after={token}&tenant={tenant}", "")],
+    "GET /conversations/{id}/messages": [("", ""), ("?tenant={tenant}", "")],
+    "DELETE /conversations/{id}": [("", ""), ("?tenant={tenant}", "")],
     "GET /inbox": [("?state=open", ""), ("?state=closed&tenant={tenant}", "")],
     "POST /inbox/{id}": [("", '{{"decision":"respond","text":"ours"}}')],
     "GET /deliveries": [("?task={task}", ""), ("?tenant={tenant}", "")],
@@ -220,6 +223,8 @@ ACTS = {
     ("GET", "tasks", ""): b"",
     ("POST", "tasks/{id}", "cancel"): b"",
     ("POST", "store", "prune"): b'{"older_than_ms":100000000000}',
+    ("GET", "documents", ""): b"",
+    ("POST", "documents", "repair"): b'{"tenant":"default","kind":"nothing","id":"nothing"}',
 }
 
 
@@ -312,7 +317,8 @@ def every(ids: Ids) -> Iterator[tuple[Operation | None, Ask]]:
     for pattern, named in API.items():
         verb, path = pattern.split()
         for query, form in named:
-            where = f"/api{path}{query}".format(id=ids.task, **ids._asdict())
+            about = ids.context if path.startswith("/conversations") else ids.task
+            where = f"/api{path}{query}".format(id=about, **ids._asdict())
             yield None, Ask(f"{verb} /api{path} {query}", verb, where, form.format(**ids._asdict()).encode())
 
 

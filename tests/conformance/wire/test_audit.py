@@ -86,6 +86,7 @@ class Auditor:
                 | ev.FlowRows()
                 | ev.AnswerRead()
                 | ev.Parked()
+                | ev.WaitBegun()
                 | ev.Compacted()
             ):
                 return self.node, "its run"
@@ -218,6 +219,7 @@ def test_the_log_alone_tells_who_when_for_whom_and_why(shelf: Shelf, tmp_path: P
         ev.AnswerRead,
         ev.QuestionClosed,
         ev.Parked,
+        ev.WaitBegun,
         ev.ChildEnded,
         ev.ChildAsked,
         ev.FlowRows,
