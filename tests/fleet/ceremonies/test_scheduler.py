@@ -489,6 +489,15 @@ def test_open_run_of_a_schedule_that_was_removed_while_no_hub_ran_is_followed(
         await hours.pass_to(1, stage)
         await hours.pass_to(MINUTE, stage)
         following = Stage(store)
+        subjects = following.scheduler.journals.subjects
+        failures = [StoreError("the store is away")]
+
+        async def fail_first(kind: str) -> list[tuple[str, str]]:
+            if failures:
+                raise failures.pop()
+            return await subjects(kind)
+
+        monkeypatch.setattr(following.scheduler.journals, "subjects", fail_first)
         await following.end(planned_task(1))
         running = asyncio.create_task(following.scheduler.run())
         while not await following.rows("ended"):  # noqa: ASYNC110 - the store tells nobody

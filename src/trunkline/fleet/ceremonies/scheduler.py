@@ -136,6 +136,7 @@ class Scheduler:
         self._next: dict[Key, int] = {}
         # The schedules that were removed and have a journal, and when this process noticed.
         self._gone: dict[Key, int] = {}
+        self._has_found_gone = False
         # When this process loaded each schedule in its present form, by its mark.
         self._loaded: dict[Key, tuple[str, int]] = {}
         # When each open run began, by the monotonic clock: a clock that is set times out no run.
@@ -148,11 +149,12 @@ class Scheduler:
             async with asyncio.timeout(SETTLE_S):
                 while not self._is_settled():  # noqa: ASYNC110 - cards come by themselves
                     await asyncio.sleep(TICK_S)
-        await self._find_gone()
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
                     try:
+                        if not self._has_found_gone:
+                            await self._find_gone()
                         now, due = await self._due()
                         for tenant, some in due.items():
                             if tenant not in working or working[tenant].done():
@@ -178,21 +180,23 @@ class Scheduler:
             await self._reports.wait()
 
     async def _find_gone(self) -> None:
-        """Find the runs of schedules that were removed while no process could follow them."""
-        try:
-            now, known = await self._store.clock.now(), self._ceremonies()
-            for tenant, name in await self.journals.subjects("ceremony"):
-                if (key := (tenant, name.partition(":")[2])) in known:
-                    continue
-                progress = progress_of(await self.journals.read(tenant, name))
-                latest = progress.latest
-                if not (latest is not None and latest.owner == "file" and self._store.shared):
-                    self._gone[key] = now
-                elif progress.open or progress.reports:
-                    # Another replica may still have the file.
-                    self._gone[key] = _NEVER
-        except StoreError as error:
-            log.error("ceremonies.unfollowed error=%s", error)
+        """Find the runs of schedules that were removed while no process could follow them.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
+        now, known = await self._store.clock.now(), self._ceremonies()
+        for tenant, name in await self.journals.subjects("ceremony"):
+            if (key := (tenant, name.partition(":")[2])) in known:
+                continue
+            progress = progress_of(await self.journals.read(tenant, name))
+            latest = progress.latest
+            if not (latest is not None and latest.owner == "file" and self._store.shared):
+                self._gone[key] = now
+            elif progress.open or progress.reports:
+                # Another replica may still have the file.
+                self._gone[key] = _NEVER
+        self._has_found_gone = True
 
     async def _due(self) -> tuple[int, dict[str, list[Key]]]:
         """Return the time, and the schedules to check then, by tenant; a hub that drains has none."""
