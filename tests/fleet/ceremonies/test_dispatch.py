@@ -85,6 +85,35 @@ def test_run_stays_due_while_its_agent_has_no_room() -> None:
     office(work)
 
 
+def test_runs_of_one_moment_stay_due_while_their_agent_has_no_room_for_all() -> None:
+    async def work(at: Office) -> None:
+        runner = at.application.host.runner
+        fleet, fetcher = Few(agent("desk", "work", concurrency=2)), Fetcher(Egress())
+        made = ceremonies_of(
+            runner,
+            Dispatcher(runner, fleet),
+            fleet,
+            guarded=lambda _: fetcher,
+            own=fetcher,
+            variable=lambda _: None,
+        )
+        at.application.host.api.add(made.routes)
+        await made.start()
+        ids = [f"standup{number}" for number in range(6)]
+        for one_id in ids:
+            assert (await at.ask("alice", "POST", CREATE, {**LEAST, "id": one_id})).status_code == 200
+        # All of them see the same room free, and then enter one after the other.
+        await asyncio.gather(
+            *[at.ask("alice", "POST", f"/api/ceremonies/{one_id}/run", {}) for one_id in ids]
+        )
+        runs = [(await at.get("alice", f"/api/ceremonies/{one_id}/runs"))["items"][0] for one_id in ids]
+        assert sorted([run["status"] for run in runs]) == ["queued"] * 4 + ["running"] * 2
+        assert all(["no room" in run["error"] for run in runs if run["status"] == "queued"])
+        await fetcher.close()
+
+    office(work)
+
+
 def test_a_ceremony_goes_through_the_dispatcher() -> None:
     async def work(at: Office) -> None:
         runner = at.application.host.runner

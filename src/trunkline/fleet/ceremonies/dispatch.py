@@ -75,5 +75,6 @@ def _order_of(fire: Fire) -> DispatchOrder:
         targets=(fire.target,),
         trigger=f"ceremony:{fire.ceremony}",
         charged=fire.by_hand,
+        can_wait=True,
         restriction=fire.restriction,
     )

@@ -71,7 +71,8 @@ class DispatchOrder(Struct, frozen=True, kw_only=True):
     """A piece of work that somebody asks for; the conversation it belongs to is that of its message.
 
     `subject` is what it is about, for cooldowns; `trigger` what it was asked by; `charged` says that it was
-    let in before. `dedup` is the caller's own key of it; without one its correlation id is, if there is one.
+    let in before; `can_wait` that it comes again while an agent has no room, and is not to be rejected then.
+    `dedup` is the caller's own key of it; without one its correlation id is, if there is one.
     """
 
     tenant: str
@@ -83,6 +84,7 @@ class DispatchOrder(Struct, frozen=True, kw_only=True):
     subject: str = ""
     trigger: str = "api"
     charged: bool = False
+    can_wait: bool = False
     # Who may answer the questions of the task, as it is recorded.
     restriction: Metadata = {}
     metadata: Metadata | None = None
@@ -224,7 +226,7 @@ class Dispatcher:
         """
         found = self._fleet.find(tenant, agent, "")
         if found is not None and (busy := await self._guards.busy(tenant, found)):
-            raise TooManyRequests(f"the agent {agent!r} has no room now: {busy}", field="concurrency")
+            raise _no_room(agent, busy)
 
     async def sticky(self, tenant: str, principal: str, context_id: str) -> str:
         """The agent that has a conversation of this principal; empty if there is none."""
@@ -248,6 +250,7 @@ class Dispatcher:
 
         Raises:
             _CooldownBegan: the cooldown of the agent has begun since the choice.
+            TooManyRequests: no agent has room, and the order can wait.
         """
         effect = _effect(order)
         wish = Wish(skill=order.skill, effect=effect, target=target, key=order.correlation_id or task_id)
@@ -257,7 +260,7 @@ class Dispatcher:
         context_id = order.message.context_id
         while True:
             routed, winner = await self._choose(
-                order.tenant, order.principal, wish, context_id, order.subject
+                order.tenant, order.principal, wish, context_id, order.subject, can_wait=order.can_wait
             )
             if winner is None or winner.concurrency is None:
                 break
@@ -270,7 +273,14 @@ class Dispatcher:
         return await self._open(order, routed, winner, task_id, rest_s)
 
     async def _choose(
-        self, tenant: str, principal: str, wish: Wish, context_id: str, subject: str
+        self,
+        tenant: str,
+        principal: str,
+        wish: Wish,
+        context_id: str,
+        subject: str,
+        *,
+        can_wait: bool = False,
     ) -> tuple[Routed, Standing | None]:
         policy, skill = self.policy, wish.skill
         if (quick := self._named(tenant, wish)) is not None:
@@ -290,6 +300,10 @@ class Dispatcher:
         now = self._now()
         standings = await self._guards.judge(tenant, skill, subject, [*found.values()], now)
         routed = choose(wish, standings, self._chance())
+        full = next((one for one in standings if one.is_full), None)
+        if can_wait and full is not None and not routed.winner:
+            # Others took the room since `check_room`.
+            raise _no_room(full.agent, full.excluded)
         return routed, next((one for one in standings if one.agent == routed.winner), None)
 
     def _named(self, tenant: str, wish: Wish) -> tuple[Routed, Standing | None] | None:
@@ -416,6 +430,10 @@ class Dispatcher:
         )
         about = {"refusal": routed.refusal, "skill": order.skill[:_LONGEST], "target": target[:_LONGEST]}
         await self._journals.add(order.tenant, HUB, JournalRow(now, "storm", about))
+
+
+def _no_room(agent: str, why: str) -> TooManyRequests:
+    return TooManyRequests(f"the agent {agent!r} has no room now: {why}", field="concurrency")
 
 
 def _effect(order: DispatchOrder) -> str:
