@@ -85,6 +85,35 @@ def test_run_stays_due_while_its_agent_has_no_room() -> None:
     office(work)
 
 
+def test_run_stays_due_while_the_breaker_of_its_agent_is_open() -> None:
+    async def work(at: Office) -> None:
+        runner = at.application.host.runner
+        broken = agent("desk", "work", excluded="its breaker is open", is_passing=True)
+        fleet, fetcher = Few(broken), Fetcher(Egress())
+        made = ceremonies_of(
+            runner,
+            Dispatcher(runner, fleet),
+            fleet,
+            guarded=lambda _: fetcher,
+            own=fetcher,
+            variable=lambda _: None,
+        )
+        at.application.host.api.add(made.routes)
+        await made.start()
+        assert (await at.ask("alice", "POST", CREATE, LEAST)).status_code == 200
+        await at.ask("alice", "POST", "/api/ceremonies/standup/run", {})
+        (run,) = (await at.get("alice", "/api/ceremonies/standup/runs"))["items"]
+        assert run["status"] == "queued" and "its breaker is open" in run["error"]
+        fleet.known["desk"] = agent("desk", "work")
+        made.scheduler.expect(("north", "standup"))
+        await made.scheduler.tick()
+        (run,) = (await at.get("alice", "/api/ceremonies/standup/runs"))["items"]
+        assert run["status"] == "running"
+        await fetcher.close()
+
+    office(work)
+
+
 def test_runs_of_one_moment_stay_due_while_their_agent_has_no_room_for_all() -> None:
     async def work(at: Office) -> None:
         runner = at.application.host.runner
@@ -108,7 +137,7 @@ def test_runs_of_one_moment_stay_due_while_their_agent_has_no_room_for_all() -> 
         )
         runs = [(await at.get("alice", f"/api/ceremonies/{one_id}/runs"))["items"][0] for one_id in ids]
         assert sorted([run["status"] for run in runs]) == ["queued"] * 4 + ["running"] * 2
-        assert all(["no room" in run["error"] for run in runs if run["status"] == "queued"])
+        assert all(["2 tasks are in work" in run["error"] for run in runs if run["status"] == "queued"])
         await fetcher.close()
 
     office(work)

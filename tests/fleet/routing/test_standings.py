@@ -67,6 +67,10 @@ def test_who_takes_nothing_is_excluded_with_the_reason() -> None:
     for _ in range(FAILURES):
         made.take_outcome("default", "ann", succeeded=False)
     assert "breaker" in excluded("ann")
+    passing = {
+        name: standing.is_passing for name in ("ann", "off") if (standing := fleet.find("default", name, ""))
+    }
+    assert passing == {"ann": True, "off": False}
     clock.now += PAUSE_MS
     assert excluded("ann") == ""
     # One piece of work may try it, and no other until that has ended.

@@ -28,8 +28,8 @@ class Standing(Struct, frozen=True, kw_only=True):
     """An agent as the choice sees it; what is not known of its health is None.
 
     `skills` is None while nobody knows them: its card was never read and its entry names none.
-    `excluded` says why it takes nothing now, in words; `cools` that it is only a cooldown, and `is_full` that
-    it has as many tasks as it may have.
+    `excluded` says why it takes nothing now, in words; `cools` that it is only a cooldown, and `is_passing`
+    that it has no room or is left alone after failures, which passes.
     `is_unreachable` says that its card could not be read last time: work for it waits until it can be.
     """
 
@@ -37,7 +37,7 @@ class Standing(Struct, frozen=True, kw_only=True):
     skills: frozenset[str] | None = frozenset()
     excluded: str = ""
     cools: bool = False
-    is_full: bool = False
+    is_passing: bool = False
     is_unreachable: bool = False
     success_rate: float | None = None
     cost_usd: float | None = None

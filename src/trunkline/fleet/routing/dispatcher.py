@@ -219,14 +219,16 @@ class Dispatcher:
         return made
 
     async def check_room(self, tenant: str, agent: str) -> None:
-        """Refuse work that can wait for an agent with as many tasks as its concurrency allows.
+        """Refuse work that can wait for an agent that takes none now, for a reason that passes.
 
         Raises:
-            TooManyRequests: the agent has no room for another task now.
+            TooManyRequests: the agent has as many tasks as it may have, or failed too often lately.
         """
         found = self._fleet.find(tenant, agent, "")
-        if found is not None and (busy := await self._guards.busy(tenant, found)):
-            raise _no_room(agent, busy)
+        if found is None:
+            return
+        if why := found.excluded if found.is_passing else await self._guards.busy(tenant, found):
+            raise _passing_refusal(agent, why)
 
     async def sticky(self, tenant: str, principal: str, context_id: str) -> str:
         """The agent that has a conversation of this principal; empty if there is none."""
@@ -300,10 +302,10 @@ class Dispatcher:
         now = self._now()
         standings = await self._guards.judge(tenant, skill, subject, [*found.values()], now)
         routed = choose(wish, standings, self._chance())
-        full = next((one for one in standings if one.is_full), None)
-        if can_wait and full is not None and not routed.winner:
+        passing = next((one for one in standings if one.is_passing), None)
+        if can_wait and passing is not None and not routed.winner:
             # Others took the room since `check_room`.
-            raise _no_room(full.agent, full.excluded)
+            raise _passing_refusal(passing.agent, passing.excluded)
         return routed, next((one for one in standings if one.agent == routed.winner), None)
 
     def _named(self, tenant: str, wish: Wish) -> tuple[Routed, Standing | None] | None:
@@ -432,8 +434,8 @@ class Dispatcher:
         await self._journals.add(order.tenant, HUB, JournalRow(now, "storm", about))
 
 
-def _no_room(agent: str, why: str) -> TooManyRequests:
-    return TooManyRequests(f"the agent {agent!r} has no room now: {why}", field="concurrency")
+def _passing_refusal(agent: str, why: str) -> TooManyRequests:
+    return TooManyRequests(f"the agent {agent!r} takes no work now: {why}", field="concurrency")
 
 
 def _effect(order: DispatchOrder) -> str:

@@ -49,7 +49,7 @@ class Guards:
         if left:
             return replace(one, excluded=f"it cools down for {left / 1000:.1f} s more", cools=True)
         busy = await self.busy(tenant, one)
-        return replace(one, excluded=busy, is_full=True) if busy else one
+        return replace(one, excluded=busy, is_passing=True) if busy else one
 
     async def busy(self, tenant: str, one: Standing) -> str:
         """Return why an agent has no room for another task, or an empty string."""

@@ -15,6 +15,7 @@ from trunkline.fleet.routing.ranking import TrackRecord
 _MADE_LIMIT = 1024
 # Health is counted every few seconds: what was said with it holds for this long, however much is dispatched.
 _HOLDS_MS = 1000
+_BREAKER = "its breaker is open after failures in a row"
 
 
 class CatalogueFleet:
@@ -77,10 +78,12 @@ class CatalogueFleet:
         entry, track = listed.entry, self._track(tenant, listed.entry.name, skill, known)
         rate = None if known is None else known.success_rate
         succeeded = 0.0 if known is None else known.total * (rate or 0.0)
+        excluded = self._exclusion(tenant, listed)
         return Standing(
             agent=entry.name,
             skills=listed.known_skills,
-            excluded=self._exclusion(tenant, listed),
+            excluded=excluded,
+            is_passing=excluded == _BREAKER,
             is_unreachable=listed.state == "unreachable",
             success_rate=rate,
             cost_usd=known.cost_usd / succeeded if known is not None and succeeded else None,
@@ -107,5 +110,5 @@ class CatalogueFleet:
         if listed.state in ("disabled", "invalid"):
             return f"it is {listed.state} ({listed.reason})" if listed.reason else f"it is {listed.state}"
         if listed.breaker != "closed" and not self._catalogue.admits(tenant, listed.entry.name):
-            return "its breaker is open after failures in a row"
+            return _BREAKER
         return ""
