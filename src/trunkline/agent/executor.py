@@ -102,7 +102,7 @@ class SkillExecutor:
             if isinstance(wanted, str) and wanted in self._skills:
                 return self._skills[wanted]
             listed = self._listed()
-            near = get_close_matches(str(wanted)[:64], listed, 1)
+            near = get_close_matches(wanted[:64], listed, 1) if isinstance(wanted, str) else []
             known = f"this agent has {', '.join(listed) or 'none that it lists'}"
             meant = f"did you mean {near[0]!r}?" if near else known
             raise InvalidParams(f"there is no skill {wanted!r}; {meant}", field=f"{place}.{name}")
