@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from trunkline.errors import InvalidParams
 from trunkline.fleet.ceremonies import schedule as schedule_module
 from trunkline.fleet.ceremonies.schedule import (
+    COUNTED_LIMIT,
     MISSED_MS,
     Jitter,
     Schedule,
@@ -187,12 +188,18 @@ def test_hb26_missed_moments_by_their_policy() -> None:
     assert due_moments(HOURLY, NOON, now, "all", CALM).fires == ()
 
 
-def test_what_was_missed_a_day_ago_is_gone() -> None:
-    monthly = Schedule("0 0 1 * *")
-    assert due_moments(monthly, NOON - 40 * DAY, NOON, "once", CALM).fires == (NOON - DAY // 2,)
-    assert due_moments(monthly, NOON - 40 * DAY, NOON + MISSED_MS, "all", CALM).fires == ()
+def test_moments_that_were_missed_a_day_ago_are_counted_and_never_fire() -> None:
+    monthly, first = Schedule("0 0 1 * *"), NOON - DAY // 2
+    assert due_moments(monthly, NOON - 20 * DAY, NOON, "once", CALM).fires == (first,)
+    late = due_moments(monthly, NOON - 20 * DAY, NOON + MISSED_MS, "all", CALM)
+    assert (late.fires, late.missed, late.since) == ((), 1, first)
+    assert due_moments(monthly, late.through, NOON + MISSED_MS, "all", CALM).missed == 0
+    once = Schedule("2026-01-01T00:00:00Z")
+    assert once.once is not None
+    gone = due_moments(once, once.once - 1, once.once + MISSED_MS, "once", CALM)
+    assert (gone.fires, gone.missed, gone.since) == ((), 1, once.once)
     often = due_moments(Schedule("* * * * *"), 0, NOON, "all", CALM)
-    assert (len(often.fires), often.missed) == (100, 1340)
+    assert (len(often.fires), often.missed, often.through) == (100, COUNTED_LIMIT + 1340, NOON)
 
 
 def test_jitter_delays_and_never_loses() -> None:

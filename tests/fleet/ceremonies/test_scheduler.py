@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from tests.fleet.ceremonies.stage import MINUTE, NOON, Killed, Stage, ceremony, 
 from tests.fleet.stores import Replicas
 from trunkline.errors import InvalidParams, Refused, StoreError, TooManyRequests, Unavailable
 from trunkline.fleet.ceremonies import scheduler as module
-from trunkline.fleet.ceremonies.ceremony import Ceremony, CeremonyChanges, changed_ceremony
+from trunkline.fleet.ceremonies.ceremony import Ceremony, CeremonyChanges, ceremony_of, changed_ceremony
 from trunkline.fleet.ceremonies.runs import CeremonyReport, planned_run, progress_of
 from trunkline.fleet.ceremonies.schedule import MISSED_MS
 from trunkline.fleet.ceremonies.scheduler import Fire
@@ -422,7 +423,8 @@ def test_run_is_done_once_whenever_one_of_two_hubs_begins_to_drain(replicas: Rep
     async def life(*stores: Store, begins: int) -> bool:
         # The minutes of each round follow those of the last one.
         hours, offset = Hours(replicas, stores[0]), begins * 10
-        one = replace(ceremony(id=f"standup{begins}"), since=NOON + offset * MINUTE)
+        began = NOON + offset * MINUTE
+        one = replace(ceremony(id=f"standup{begins}"), since=began, changed_at=began)
         first, second = Stage(stores[0], one), Stage(stores[1], one)
         await hours.pass_to(offset * MINUTE + 1000, first, second)
         first.steps = 0
@@ -654,6 +656,38 @@ def test_paused_and_changed_ceremonies_miss_nothing() -> None:
         assert len(await stage.opened()) == 1
 
     alone(work, filed())
+
+
+@pytest.mark.parametrize("misfire", ["skip", "once", "all"])
+def test_single_moment_that_passed_during_a_downtime_of_days_is_reported_once(misfire: str) -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        late = Stage(stage.store, *stage.ceremonies.values())
+        for days in (2, 3):
+            await hours.pass_to(days * 1440 * MINUTE, late)
+        assert await stage.opened() == {}
+        (missed,) = await stage.rows("missed")
+        assert missed["count"] == 1
+
+    at = datetime.fromtimestamp((NOON + MINUTE) / 1000, UTC).isoformat()
+    alone(work, ceremony(schedule=at, misfire=misfire))
+
+
+def test_moment_planned_while_the_clock_was_set_back_is_reported_once_it_is_right_again() -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        (one,) = stage.ceremonies.values()
+        yesterday = NOON - 1440 * MINUTE
+        at = datetime.fromtimestamp((yesterday + MINUTE) / 1000, UTC).isoformat()
+        changed = changed_ceremony(one, CeremonyChanges(schedule=at), yesterday)
+        # The process ends before it has looked; the next one starts with the right clock.
+        rest = Stage(stage.store, changed)
+        await hours.pass_to(3 * MINUTE, rest)
+        (missed,) = await stage.rows("missed")
+        assert missed["count"] == 1
+
+    made = ceremony_of(ceremony().form, "north", NOON)
+    alone(work, made)
 
 
 def test_run_is_followed_when_its_schedule_is_removed_during_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:

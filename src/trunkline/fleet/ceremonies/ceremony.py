@@ -102,15 +102,18 @@ _SPELLINGS: dict[Any, str] = {one.name: one.encode_name for one in fields(_FileF
 
 
 class Ceremony(Struct, frozen=True, kw_only=True):
-    """A valid ceremony of a tenant. `since` is when its schedule became what it is, in milliseconds.
+    """A valid ceremony of a tenant. `changed_at` is when its schedule became what it is, in milliseconds.
 
-    Of one in a file nobody knows that: it is 0. `notify_env` names a variable with the address of a webhook.
+    `since` is the same, but grows with each change even if the clock was set back: a later version has more.
+    Both are 0 for a ceremony of a file, of which nobody knows that. `notify_env` names a variable with the
+    address of a webhook.
     """
 
     tenant: str
     form: CeremonyForm
     owner: Literal["file", "api"]
     since: int = 0
+    changed_at: int = 0
     notify_env: str = ""
 
     @property
@@ -146,7 +149,7 @@ def ceremony_of(form: CeremonyForm, tenant: str, now: int) -> Ceremony:
     Raises:
         InvalidParams: a member does not fit; or its only moment has passed.
     """
-    made = Ceremony(tenant=tenant, form=form, owner="api", since=now)
+    made = Ceremony(tenant=tenant, form=form, owner="api", since=now, changed_at=now)
     _check(made)
     _check_moment(made, now)
     return made
@@ -168,7 +171,7 @@ def changed_ceremony(known: Ceremony, changes: CeremonyChanges, now: int) -> Cer
     if made.form.schedule != known.form.schedule or made.form.timezone != known.form.timezone:
         _check_moment(made, now)
     # Later than before also where the clock was set back: who has the later one goes on.
-    return replace(made, since=max(now, known.since + 1))
+    return replace(made, since=max(now, known.since + 1), changed_at=now)
 
 
 def file_ceremony(raw: Mapping[Any, Any], stem: str) -> Ceremony:

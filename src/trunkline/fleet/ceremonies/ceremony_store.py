@@ -25,6 +25,7 @@ class StoredCeremony(Struct, frozen=True):
 
     form: CeremonyForm
     since: int
+    changed_at: int = 0
 
 
 CEREMONIES: DocumentKind[StoredCeremony] = DocumentKind(KIND, json_decoder(StoredCeremony))
@@ -106,7 +107,7 @@ class CeremonyStore:
         if over is not None and self.all().get(one.key) != over:
             raise taken(one.id)
         rev = 0 if over is None and one.key not in self.mirror.damaged else self.mirror.rev(*one.key)
-        body = msgspec.json.encode(StoredCeremony(one.form, one.since))
+        body = msgspec.json.encode(StoredCeremony(one.form, one.since, one.changed_at))
         try:
             await self.mirror.put(one.tenant, one.id, body, expected_rev=rev)
         except Conflict:
@@ -135,4 +136,4 @@ def taken(ceremony_id: str) -> InvalidParams:
 def _ceremony(tenant: str, stored: StoredCeremony) -> Ceremony:
     # Earlier versions took channels of the operator's machine from every tenant.
     form = stored.form if tenant == DEFAULT_TENANT else replace(stored.form, notify_channel="")
-    return Ceremony(tenant=tenant, form=form, owner="api", since=stored.since)
+    return Ceremony(tenant=tenant, form=form, owner="api", since=stored.since, changed_at=stored.changed_at)

@@ -134,9 +134,9 @@ def plan(
         # This replica has not heard of the latest change; whoever has goes on. A file has no such time.
         return known, []
     if known.mark != one.mark:
-        known = replace(
-            known, mark=one.mark, since=one.since, cursor=max(known.cursor, one.since or loaded or now)
-        )
+        # The cursor is ahead of a change that was made while the clock was set back.
+        begin = one.changed_at or max(known.cursor, one.since or loaded or now)
+        known = replace(known, mark=one.mark, since=one.since, cursor=begin)
     if not one.form.enabled:
         return known, []
     if known.cursor > now + GRACE_MS:

@@ -27,6 +27,8 @@ GRACE_MS = 60_000
 MISSED_MS = 24 * 3_600_000
 # How many missed moments are caught up with at most.
 CATCH_UP = 100
+# How many moments that were missed longer ago are counted: a downtime of years must not take long to judge.
+COUNTED_LIMIT = 1440
 SCHEDULE_LENGTH = 100
 # How many of the next moments are remembered: as many as anybody is shown.
 SOON = 5
@@ -127,7 +129,8 @@ class Schedule:
 class Due(Struct, frozen=True):
     """What is to be done about the moments that have come: which fire, and how many were missed.
 
-    `through` is the last of them, and `since` the first that was missed.
+    `through` is the last of them, and `since` the first that was missed. Of the moments that were missed more
+    than a day ago at most COUNTED_LIMIT are counted.
     """
 
     fires: tuple[int, ...]
@@ -143,12 +146,13 @@ def due_moments(schedule: Schedule, cursor: int, now: int, misfire: Misfire, jit
     day ago never fires.
     """
     begin = max(cursor, now - MISSED_MS)
+    older = list(islice(takewhile(lambda planned: planned <= begin, schedule.after(cursor)), COUNTED_LIMIT))
     come = list(takewhile(lambda planned: planned + jitter.delay(planned) <= now, schedule.after(begin)))
     if not come:
-        return Due((), 0, cursor)
+        return Due((), len(older), begin, older[0]) if older else Due((), 0, cursor)
     on_time = [planned for planned in come if planned + jitter.delay(planned) > now - GRACE_MS]
     chosen = {"skip": on_time, "once": come[-1:], "all": come[-CATCH_UP:]}[misfire]
-    missed = [planned for planned in come if planned not in chosen]
+    missed = older + [planned for planned in come if planned not in chosen]
     return Due(tuple(chosen), len(missed), come[-1], missed[0] if missed else 0)
 
 
