@@ -57,7 +57,8 @@ class Peer:
             await self._answer_of_old(send, asked)
             return
         if asked["method"] == "SendMessage":
-            result: Any = {"task": self._show(self._said(params["message"]))}
+            parent = dict(scope["headers"]).get(b"x-parent-id", b"").decode()
+            result: Any = {"task": self._show(self._said(params["message"], parent))}
         elif (task := self._tasks.get(params.get("id", ""))) is None:
             error = {"code": -32001, "message": "there is no such task"}
             await _answer(send, {"jsonrpc": "2.0", "id": asked["id"], "error": error})
@@ -103,7 +104,7 @@ class Peer:
         await frame({"kind": "status-update", **ids, "status": shown["status"], "final": True})
         await send({"type": "http.response.body", "body": b""})
 
-    def _said(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _said(self, message: dict[str, Any], parent: str = "") -> dict[str, Any]:
         known = self._messages.get(message["messageId"])
         if known is not None and self._kind == KNOWS:
             return self._tasks[known]
@@ -111,6 +112,7 @@ class Peer:
         line = {
             "task": message.get("taskId") or str(uuid.uuid4()), "context": message.get("contextId", "c"),
             "text": text, "message": message["messageId"], "at": now_ms(), "new": "taskId" not in message,
+            "parent": parent,
         }  # fmt: skip
         with self._file.open("a") as file:
             file.write(json.dumps(line) + "\n")

@@ -28,6 +28,7 @@ from tests.chaos import (  # noqa: F401 - their rows enter the table
     flows,
     half,
     hostile,
+    kills,
     liveness,
     load,
     protocol,
