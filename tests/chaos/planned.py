@@ -261,7 +261,8 @@ class Workload:
             await hub.up.wait()
             try:
                 answer = await self._http.request(verb, f"{hub.base}/api/{path}", json=body, headers=headers)
-            except httpx2.HTTPError:
+            except (httpx2.HTTPError, AttributeError):
+                # With uvloop a connection that breaks at once has no socket left to ask for its peer.
                 await asyncio.sleep(_PAUSE_S)
                 continue
             if answer.status_code < 500 and answer.status_code not in _PASSES:
