@@ -367,6 +367,9 @@ ROWS_THAT_WAIT = ev.FlowRows((ev.FlowRow("ActivityRequested", {}),), waits=True)
         # A workflow's run waits until its rows say otherwise, whatever it hears.
         ((ROWS_THAT_WAIT, TAKEN_OVER, ev.ChildEnded("c", WORKING), ev.Claimed("n3")), 0),
         ((ROWS_THAT_WAIT, ev.FlowRows(()), TAKEN_OVER, ev.Claimed("n3")), 2),
+        # A run that was killed before its first rows had no activity open.
+        ((ev.Stepped(0, "flow.definition"), TAKEN_OVER, ev.Claimed("n3"), ev.Claimed("n4")), 0),
+        ((ev.Stepped(0, "flow.definition"), TAKEN_OVER, ev.FlowRows(()), ev.Claimed("n3")), 1),
     ],
 )
 def test_takeovers_without_progress_are_counted(events: tuple[ev.AnyEvent, ...], takeovers: int) -> None:

@@ -162,6 +162,9 @@ class State:
         if type(event) is ev.Stepped or type(event) is ev.Routed:
             # Known at once, they belong to the opening; what is done later makes it work first.
             if self.state is SUBMITTED:
+                # The opening of a workflow or a delegation: neither is at work until it records that.
+                if type(event) is ev.Stepped and self.opened == self.seq - 1:
+                    self.crashes.only_waits = True
                 self.opened = self.seq
             return None
         match event:
