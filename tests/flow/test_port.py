@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import AsyncGenerator, Awaitable
 from typing import Any
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
@@ -20,8 +21,10 @@ from trunkline.flow.engine.view import RunView, ShownRow
 from trunkline.flow.forms import ActivitySubmission
 from trunkline.flow.listing import RunListQuery
 from trunkline.flow.local import LocalFlows
-from trunkline.flow.port import FlowCaller
+from trunkline.flow.port import PAGE_BYTES, FlowCaller
 from trunkline.flow.results import RunResult
+from trunkline.log.events import Recorded
+from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
 from trunkline.wire.types import Part
 
@@ -31,6 +34,10 @@ INTERRUPT: dict[str, Any] = {
     "config": {"prompt": "Good?", "resume_schema": {"type": "object", "required": ["ok"]}},
 }
 SIGNAL: dict[str, Any] = {"id": "hold", "type": "wait", "config": {"kind": "signal", "signal": "go"}}
+
+
+def _assign(node_id: str) -> dict[str, Any]:
+    return {"id": node_id, "type": "set_state", "config": {"assignments": {"x": {"jq": ".s"}}}}
 
 
 async def _code(call: Awaitable[Any]) -> str:
@@ -413,3 +420,46 @@ async def test_an_activity_that_is_named_by_its_id_is_matched_by_it() -> None:
         # Hosts that know no IDs of activities loop as before.
         third = await port.submit_activity(CALLER, "e", "implement", done)
         assert third.state == {"answers": [1, 1]}
+
+
+async def test_a_page_of_rows_ends_by_bytes_and_goes_on_at_the_next_row() -> None:
+    async with LocalFlows() as flows:
+        handle = await flows.start(flow_document(*[_assign(f"n{n}") for n in range(8)]), {"s": "x" * 400_000})
+        await handle.wait()
+        every = await flows.port.rows(CALLER, handle.execution_id)
+        found: list[ShownRow] = []
+        counts: list[int] = []
+        following = 1
+        while following:
+            rows, following = await flows.port.page(CALLER, handle.execution_id, following, None, 1000)
+            counts.append(len(rows))
+            found += rows
+    assert found == every
+    assert len(counts) > 1 and min(counts) > 0
+    sizes = [sum(len(msgspec.json.encode(row.payload)) for row in found[: counts[0] - 1])]
+    assert sizes[0] <= PAGE_BYTES
+
+
+async def test_the_rows_of_a_long_log_are_read_no_further_than_a_page_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with LocalFlows() as flows:
+        handle = await flows.start(
+            flow_document(*[_assign(f"n{n}") for n in range(20)]), {"s": "x" * 1_048_500}
+        )
+        await handle.wait()
+        run = await flows.port._existing(CALLER, handle.execution_id)
+        monkeypatch.setattr(Feed, "newer", lambda self, after: None)
+        read: list[int] = []
+        pages = flows.port._tasks.pages
+
+        async def counted(*given: Any) -> AsyncGenerator[list[Recorded]]:
+            async for page in pages(*given):
+                read.append(page[-1].seq)
+                yield page
+
+        monkeypatch.setattr(flows.port, "_existing", AsyncMock(return_value=run))
+        monkeypatch.setattr(flows.port._tasks, "pages", counted)
+        rows, following = await flows.port.page(CALLER, handle.execution_id, 1, None, 1)
+        assert (len(rows), following) == (1, 2)
+        assert len(read) == 1 and read[0] < run.feed.state.seq

@@ -7,11 +7,12 @@ the run as the answer to the question that the run waits with, so that of severa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from typing import Any, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from trunkline.errors import (
@@ -55,6 +56,7 @@ from trunkline.flow.results import (
 from trunkline.flow.state import next_state, same_json
 from trunkline.log.events import FlowRows, Recorded
 from trunkline.log.ids import is_task_id
+from trunkline.net.places import TenantPlaces
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
 from trunkline.store.records import Where
@@ -67,8 +69,13 @@ NOT_AWAITING, SUBMIT_INVALID = "ACTIVITY_SUBMIT_NOT_AWAITING", "SUBMIT_VALIDATIO
 RESUME_INVALID, SIGNAL_INVALID = "INVALID_RESUME_PAYLOAD", "SIGNAL_VALIDATION_ERROR"
 NOT_FOUND, SIGNAL_NOT_AWAITING = "EXECUTION_NOT_FOUND", "SIGNAL_NOT_AWAITING"
 LONGEST_ID = 512
-# How many events of a run are read at a time; each may have hundreds of rows.
-ROWS_PAGE = 16
+# How many events of a run are read at a time; each may have hundreds of rows. A pause of so many times the
+# length follows: others find the event loop free.
+ROWS_PAGE, PAUSES = 4, 2
+# A page of rows ends with the row that passes so many bytes.
+PAGE_BYTES = 1 << 20
+# How many tenants read long logs at a time, at most.
+_TENANTS = 10_000
 # The code of an answer with a wrong payload, by the code of one that the run does not await.
 _INVALID = {NOT_AWAITING: SUBMIT_INVALID, SIGNAL_NOT_AWAITING: SIGNAL_INVALID}
 
@@ -142,6 +149,7 @@ class FlowPort:
         # Lets a caller have a run started while it is opened; None where nobody counts them.
         self.admitted: Admitted = lambda caller: None
         self._wait_s = wait_s
+        self._readers = TenantPlaces(_TENANTS, 1)
         self._views: WeakKeyDictionary[Feed, tuple[RunView, Loaded]] = WeakKeyDictionary()
         # Those whose rows somebody follows, as far as they were told.
         self._followed: WeakKeyDictionary[Feed, RunView] = WeakKeyDictionary()
@@ -397,14 +405,35 @@ class FlowPort:
         Raises:
             FlowRefused: there is no such run.
         """
-        run = await self._existing(caller, execution_id)
-        view = RunView(execution_id, run.view.definition, given_to(run.feed.state.message))
-        every = view.read(await self._tasks.records(run.feed))
-        chosen = every[max(0, from_seq - 1) : to_seq]
-        return [
-            ShownRow(row.seq, row.at, row.name, redacted(row.payload))
-            for row in (chosen if limit is None else chosen[:limit])
-        ]
+        found: list[ShownRow] = []
+        async with aclosing(self._every_row(caller, execution_id)) as rows:
+            async for row in rows:
+                if len(found) == limit or (to_seq is not None and row.seq > to_seq):
+                    break
+                if row.seq >= from_seq:
+                    found.append(_shown(row))
+        return found
+
+    async def page(
+        self, caller: FlowCaller, execution_id: str, from_seq: int, to_seq: int | None, limit: int
+    ) -> tuple[list[ShownRow], int]:
+        """Return rows of a run up to some bytes, at least one, and the number of the next row; 0 if none.
+
+        Raises:
+            FlowRefused: there is no such run.
+        """
+        found: list[ShownRow] = []
+        left = PAGE_BYTES
+        async with aclosing(self._every_row(caller, execution_id)) as rows:
+            async for row in rows:
+                if to_seq is not None and row.seq > to_seq:
+                    break
+                if len(found) == limit or (found and left <= 0):
+                    return found, row.seq
+                if row.seq >= from_seq:
+                    found.append(_shown(row))
+                    left -= len(msgspec.json.encode(found[-1].payload))
+        return found, 0
 
     async def news(self, caller: FlowCaller, execution_id: str, seen: int) -> tuple[list[ShownRow], bool]:
         """The rows behind those that were seen, once there are some, and whether no more will come.
@@ -432,8 +461,32 @@ class FlowPort:
         Raises:
             FlowRefused: there is no such run.
         """
-        every = await self.rows(caller, execution_id)
-        return next((row for row in reversed(every) if row.name == "CheckpointWritten"), None)
+        found = None
+        async with aclosing(self._every_row(caller, execution_id)) as rows:
+            async for row in rows:
+                found = row if row.name == "CheckpointWritten" else found
+        return None if found is None else _shown(found)
+
+    async def _every_row(self, caller: FlowCaller, execution_id: str) -> AsyncGenerator[ShownRow]:
+        run = await self._existing(caller, execution_id)
+        view = RunView(execution_id, run.view.definition, given_to(run.feed.state.message))
+        async with aclosing(self._pages(run.feed, 0)) as pages:
+            async for page in pages:
+                for row in view.read(page):
+                    yield row
+
+    async def _pages(self, feed: Feed, after: int) -> AsyncGenerator[Sequence[Recorded]]:
+        """Yield the log of a run behind a seq. One long log of each tenant is read at a time, with pauses."""
+        if (records := feed.newer(after)) is not None:
+            yield records
+            return
+        clock = asyncio.get_running_loop().time
+        async with self._readers.held(feed.tenant):
+            began = clock()
+            async for page in self._tasks.pages(feed, after, ROWS_PAGE):
+                yield page
+                await asyncio.sleep((clock() - began) * PAUSES)
+                began = clock()
 
     # Finding and reading runs.
 
@@ -478,13 +531,9 @@ class FlowPort:
 
     async def _read_on(self, run: FoundRun) -> None:
         """Take in what the log has grown by."""
-        records = run.feed.newer(run.view.seq)
-        if records is not None:
-            run.view.fold(records)
-            return
-        # A long run has hundreds of thousands of rows, which would keep everybody waiting in one piece.
-        async for page in self._tasks.pages(run.feed, run.view.seq, ROWS_PAGE):
-            run.view.fold(page)
+        async with aclosing(self._pages(run.feed, run.view.seq)) as pages:
+            async for page in pages:
+                run.view.fold(page)
 
     async def _first_page(self, feed: Feed) -> list[Recorded]:
         """Return the events that a run begins with; its definition is among them."""
@@ -560,6 +609,11 @@ class FlowPort:
     def _check_input(self, run: FoundRun, given: dict[str, Any] | None, code: str) -> None:
         if given is not None and not same_json(given, given_to(run.feed.state.message)):
             raise FlowRefused(code, "the input is not the one that the run was started with")
+
+
+def _shown(row: ShownRow) -> ShownRow:
+    """Return a row as it may be shown."""
+    return ShownRow(row.seq, row.at, row.name, redacted(row.payload))
 
 
 def _check_same(run: FoundRun, loaded: Loaded, given: dict[str, Any], mode: Mode) -> None:

@@ -182,15 +182,10 @@ class FlowApi:
     async def _events(self, caller: FlowCaller, execution_id: str, query: dict[str, str]) -> dict[str, Any]:
         form = read_form(query, EventsForm, strict=False)
         first = form.from_seq if form.cursor is None else form.cursor
-        rows = await self._port().rows(
-            caller, execution_id, from_seq=first, to_seq=form.to_seq, limit=form.limit + 1
-        )
-        told: dict[str, Any] = {
-            "execution_id": execution_id,
-            "events": [shown_row(row) for row in rows[: form.limit]],
-        }
-        if len(rows) > form.limit:
-            told["next_cursor"] = str(rows[form.limit].seq)
+        rows, following = await self._port().page(caller, execution_id, first, form.to_seq, form.limit)
+        told: dict[str, Any] = {"execution_id": execution_id, "events": [shown_row(row) for row in rows]}
+        if following:
+            told["next_cursor"] = str(following)
         return told
 
     async def _checkpoint(self, caller: FlowCaller, execution_id: str) -> dict[str, Any]:

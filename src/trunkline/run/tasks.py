@@ -32,6 +32,8 @@ log = logging.getLogger("trunkline.run")
 CANCELED = TaskState.CANCELED
 # How many events of many tasks are read at once.
 NEWS = 2000
+# How many events of one task are read at first, and again after a page that took longer than so many seconds.
+_FIRST_PAGE, _QUICK_S = 4, 0.01
 # How long a change gives way to others that are faster.
 LONGEST_CHANGE_S = 10.0
 RETRY_S = 0.5
@@ -221,9 +223,11 @@ class Tasks:
 
     async def fold(self, tenant: str, task_id: str, until: int | None = None) -> State:
         """The state of a task straight from the log, as it stands or as it stood at a seq."""
-        state = State(task_id)
+        state, size = State(task_id), _FIRST_PAGE
+        clock = asyncio.get_running_loop().time
         while True:
-            batch = await self.store.log.read(tenant, task_id, state.seq, PAGE)
+            began = clock()
+            batch = await self.store.log.read(tenant, task_id, state.seq, size)
             for recorded in batch:
                 if until is not None and recorded.seq > until:
                     return state
@@ -234,8 +238,10 @@ class Tasks:
             if not state.over:
                 # What has ended does not grow, so nobody asks for its size.
                 state.size += weight(batch)
-            if len(batch) < PAGE:
+            if len(batch) < size:
                 return state
+            # An event may be large: pages of large ones would fill the memory and block the event loop.
+            size = min(2 * size, PAGE) if clock() - began < _QUICK_S else _FIRST_PAGE
 
     async def records(self, feed: Feed) -> list[Recorded]:
         """The whole log of a task."""
