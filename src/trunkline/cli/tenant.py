@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Annotated, Any, TypedDict, Unpack, cast
@@ -20,7 +20,13 @@ _ID = re.compile("[A-Za-z0-9._-]*")
 _checked = partial(checked_id, _ID.fullmatch, "tenant", "tenant list")
 TenantId = Annotated[str, typer.Argument(metavar="TENANT", help="The id of the tenant.")]
 Limit = Annotated[int | None, typer.Option(help="A number above 0.")]
-AsTheHub = Annotated[bool, typer.Option("--none", help="As the hub has it for every tenant.")]
+AllDefaults = Annotated[
+    bool, typer.Option("--none", help="Remove every value of the tenant; the defaults of the hub apply.")
+]
+Cleared = Annotated[
+    Several,
+    typer.Option("--clear", metavar="NAME", help="Remove this value of the tenant; repeatable."),
+]
 
 
 @commands.local("create")
@@ -63,12 +69,18 @@ class QuotaFlags(TypedDict, total=False):
 
 @commands.local("limit")
 def limit(
-    tenant: TenantId, *, none: AsTheHub = False, operator: Operator, **quota: Unpack[QuotaFlags]
+    tenant: TenantId,
+    *,
+    clear: Cleared = None,
+    none: AllDefaults = False,
+    operator: Operator,
+    **quota: Unpack[QuotaFlags],
 ) -> None:
-    """Say how much a tenant may use; what is not named is as the hub has it for every tenant."""
-    if bool(quota) is none:
-        raise Misuse("name a limit, for example --concurrent-tasks 10, or say --none")
-    _change(operator, tenant, {"quota": quota})
+    """Limit what a tenant may use; limits that you do not name stay."""
+    if none is bool(quota or clear):
+        raise Misuse("name a limit, for example --concurrent-tasks 10, or give --clear NAME or --none")
+    names = tuple(QuotaFlags.__annotations__)
+    _update(operator, tenant, "quota", quota, names if none else _names_of(clear or (), names))
 
 
 class TenantFlags(TypedDict, total=False):
@@ -86,12 +98,18 @@ class TenantFlags(TypedDict, total=False):
 
 @commands.local("set")
 def set_(
-    tenant: TenantId, *, none: AsTheHub = False, operator: Operator, **settings: Unpack[TenantFlags]
+    tenant: TenantId,
+    *,
+    clear: Cleared = None,
+    none: AllDefaults = False,
+    operator: Operator,
+    **settings: Unpack[TenantFlags],
 ) -> None:
-    """Say how a tenant is served; what is not named is as the hub has it for every tenant."""
-    if bool(settings) is none:
-        raise Misuse("name a setting, for example --kind peer, or say --none")
-    _change(operator, tenant, {"settings": settings})
+    """Change how a tenant is served; settings that you do not name stay."""
+    if none is bool(settings or clear):
+        raise Misuse("name a setting, for example --kind peer, or give --clear NAME or --none")
+    names = tuple(TenantFlags.__annotations__)
+    _update(operator, tenant, "settings", settings, names if none else _names_of(clear or (), names))
 
 
 class AlertFlags(TypedDict, total=False):
@@ -105,12 +123,18 @@ class AlertFlags(TypedDict, total=False):
 
 @commands.local("alert")
 def alert(
-    tenant: TenantId, *, none: AsTheHub = False, operator: Operator, **alerts: Unpack[AlertFlags]
+    tenant: TenantId,
+    *,
+    clear: Cleared = None,
+    none: AllDefaults = False,
+    operator: Operator,
+    **alerts: Unpack[AlertFlags],
 ) -> None:
-    """Say above which figures of a tenant somebody is told; what is not named is as the hub has it."""
-    if bool(alerts) is none:
-        raise Misuse("name a limit, for example --daily-cost-usd 10, or say --none")
-    _change(operator, tenant, {"alerts": alerts})
+    """Set the limits above which receivers are notified; limits that you do not name stay."""
+    if none is bool(alerts or clear):
+        raise Misuse("name a limit, for example --daily-cost-usd 10, or give --clear NAME or --none")
+    names = tuple(AlertFlags.__annotations__)
+    _update(operator, tenant, "alerts", alerts, names if none else _names_of(clear or (), names))
 
 
 @commands.local("rotate")
@@ -132,6 +156,30 @@ def audit(*, limit: Count = 50, operator: Operator) -> None:
     found = list(islice(operator.each(AUDIT), limit))
     rows = [f"{one['at']}  {one['action']:<14}  {one['tenant']}  by {one['by']}" for one in found]
     operator.print(found, *rows)
+
+
+def _names_of(cleared: Sequence[str], names: Collection[str]) -> list[str]:
+    """Return the names to clear, each given by its name or by that of its option.
+
+    Raises:
+        Misuse: a name is unknown.
+    """
+    # --kind and --tool set lists, which the API names in the plural.
+    known = {one: name for name in names for one in (name, name.removesuffix("s"))}
+    spelled = [one.removeprefix("--").replace("-", "_") for one in cleared]
+    for one in spelled:
+        if one not in known:
+            raise Misuse(f"--clear {one}: unknown name; give one of {', '.join(names)}")
+    return [known[one] for one in spelled]
+
+
+def _update(
+    operator: Operator, tenant: str, member: str, values: Mapping[str, Any], removed: Collection[str]
+) -> None:
+    """Change some values of a tenant: the API replaces all of a member, so the others are sent again."""
+    found = next((one[member] for one in operator.each(TENANTS) if one["id"] == tenant), {})
+    kept = {name: value for name, value in found.items() if name not in removed}
+    _change(operator, tenant, {member: {**kept, **values}})
 
 
 def _change(operator: Operator, tenant: str, change: Mapping[str, Any]) -> None:
