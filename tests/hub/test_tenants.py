@@ -414,3 +414,35 @@ def test_a_tenant_of_an_issuer_is_a_second_tenant(tmp_path: Path) -> None:
 
     assert asyncio.run(shown("default")) == (["answer", "hold", "fail"], 200)
     assert asyncio.run(shown("builds")) == (["route"], 401)
+
+
+def test_no_tenant_learns_names_or_faults_of_the_agents_of_the_default_tenant(tmp_path: Path) -> None:
+    (tmp_path / "settings_agent_7.py").write_text(LOCAL)
+    (tmp_path / "hub.yaml").write_text("helm: scribe\n")
+    agents = (
+        "agents:\n"
+        "  - {name: scribe, import: 'settings_agent_7:agent'}\n"
+        "  - {name: shouter, import: 'settings_agent_7:agnt', tenants: all}\n"
+    )
+
+    async def scene() -> None:
+        async with opened(tmp_path, agents, key="operators-key-1") as boss:
+            north = await boss.tenant("north")
+            fault = await boss.until("GET /api/agents/shouter", lambda one: one["state"] == "invalid")
+            assert "agnt" in fault["reason"] and "agnt" in str(fault["log"])
+            order = {"message": "go", "wait": 30}
+            for method, body in (
+                ("POST /api/dispatch", order),
+                ("POST /api/dispatch", {**order, "agent": "shouter"}),
+                ("POST /api/agents/shouter/enable", {}),
+                ("GET /api/agents", None),
+                ("GET /api/agents/shouter", None),
+                ("GET /api/route", None),
+            ):
+                _, answer = await north(method, body)
+                assert "scribe" not in str(answer) and "agnt" not in str(answer), method
+            # An operator sees the reason also in the tenant.
+            _, shown = await boss("GET /api/agents/shouter?tenant=north")
+            assert "agnt" in shown["reason"]
+
+    run(scene())

@@ -90,6 +90,20 @@ def test_tenants_see_their_own() -> None:
     assert made.find("north", "api") is None
 
 
+def test_tenants_do_not_see_the_faults_of_the_operators_files() -> None:
+    made, _ = catalogue(written("a", tenants="all"), faulty_entry("b", "file", "line 3: x.py", ("*",)))
+    made.fail((OF_FILES, "a"), "http://10.0.0.1 refused")
+    for name, reason in (("a", "http://10.0.0.1 refused"), ("b", "line 3: x.py")):
+        own, other = made.find("default", name), made.find("north", name)
+        assert own is not None and other is not None
+        assert (own.reason, other.state) == (reason, own.state)
+        assert reason not in other.reason and other.full_reason == reason
+    made.take("north", "c", replace(written("c"), owner="api", tenants=("north",)))
+    made.fail(("north", "c"), "nobody is there")
+    found = made.find("north", "c")
+    assert found is not None and found.reason == "nobody is there"
+
+
 def test_an_override_lasts_until_the_text_changes() -> None:
     made, _ = catalogue(written("a", tenants="all"))
     entry = made.entries()[OF_FILES, "a"]

@@ -118,7 +118,7 @@ def test_latency_weighs_only_where_it_is_set() -> None:
         (Wish(skill="fly"), UNKNOWN_SKILL, "'fly'"),
         (Wish(skill="draft", target="typo"), UNKNOWN_TARGET, "'typo'"),
         (Wish(skill="fly", target="ann"), UNKNOWN_SKILL, "'ann'"),
-        (Wish(helm="gone"), UNKNOWN_TARGET, "'gone' here, and it takes what names no skill; name a"),
+        (Wish(helm="gone"), NO_SKILL, "skill or an agent"),
     ],
 )
 def test_hb07_refusals_are_told_apart(wish: Wish, refusal: str, named: str) -> None:
@@ -142,6 +142,18 @@ def test_a_conversation_stays_where_it_is_unless_another_skill_is_asked_for() ->
     assert choose(Wish(skill="chat", sticky="gone"), FLEET, 0.5).winner == "ann"
     off = Standing(agent="ben", skills=frozenset({"draft"}), excluded="its breaker is open")
     assert choose(Wish(skill="draft", sticky="ben"), (ANN, off), 0.5).refusal == UNAVAILABLE
+
+
+def test_a_default_agent_that_the_tenant_does_not_have_is_not_named() -> None:
+    assert "gone" not in str(choose(Wish(helm="gone"), FLEET, 0.5))
+
+
+def test_the_reason_says_whether_other_agents_have_the_skill() -> None:
+    busy = Standing(agent="ben", skills=frozenset({"draft"}), excluded="it is disabled")
+    only = Standing(agent="ann", skills=frozenset({"draft"}))
+    assert "it is the only agent with the skill 'draft'" in choose(Wish(skill="draft"), [only], 0.5).reason
+    reason = choose(Wish(skill="draft"), [only, busy], 0.5).reason
+    assert "no other agent with the skill 'draft' is free" in reason
 
 
 def test_the_helm_takes_what_names_no_skill() -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.auth.vault import Vault
 from trunkline.errors import Conflict, InvalidParams, RouteNotFound, Unreachable
@@ -127,7 +128,15 @@ class AgentsApi:
         """
         listed = self._found(call)
         rows = await self._parts.history.rows(call.tenant, listed.entry)
-        shown_rows = [HistoryRow(at=timestamp(row.at), kind=row.kind, about=row.about) for row in rows]
+        hidden = () if _sees_reasons(call, listed) else ("reason",)
+        shown_rows = [
+            HistoryRow(
+                at=timestamp(row.at),
+                kind=row.kind,
+                about={name: value for name, value in row.about.items() if name not in hidden},
+            )
+            for row in rows
+        ]
         return AgentDetail(**self._item(call, listed), log=shown_rows)
 
     @api_route("POST /agents", AuthScope.ADMIN)
@@ -196,7 +205,7 @@ class AgentsApi:
     async def _override(self, call: ApiCall, override: Override) -> AgentItem:
         listed = self._found(call)
         if listed.entry.fault:
-            raise InvalidParams(f"its entry is invalid: {listed.entry.fault}", conflict="ENTRY_INVALID")
+            raise InvalidParams(f"its entry is invalid: {_reason(call, listed)}", conflict="ENTRY_INVALID")
         kept = KeptOverride(override=override, revision=listed.entry.revision)
         await _last(lambda: self._parts.documents.put_override(call.tenant, call.id, kept), self._parts)
         return AgentItem(**self._item(call, self._found(call)))
@@ -346,7 +355,7 @@ class AgentsApi:
             "kind": entry.kind,
             "owner": entry.owner,
             "state": listed.state,
-            "reason": listed.reason,
+            "reason": _reason(call, listed),
             "url": "" if entry.peer is None else shown(entry.peer.url),
             "description": listed.description,
             "tags": entry.tags,
@@ -359,6 +368,16 @@ class AgentsApi:
             "breaker": listed.breaker,
             "health": self._parts.health(call.tenant, entry.name),
         }
+
+
+def _sees_reasons(call: ApiCall, listed: Listed) -> bool:
+    """Return whether the caller may read why an agent is invalid or unreachable: not a tenant, of files."""
+    is_of_tenant = listed.entry.owner == "file" and call.tenant != DEFAULT_TENANT
+    return not is_of_tenant or AuthScope.OPERATOR in call.principal.scopes
+
+
+def _reason(call: ApiCall, listed: Listed) -> str:
+    return listed.full_reason if _sees_reasons(call, listed) else listed.reason
 
 
 async def _last(put: Callable[[], Any], parts: CatalogueParts) -> None:

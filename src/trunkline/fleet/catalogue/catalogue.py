@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.fleet.catalogue.breaker import AgentBreaker
 from trunkline.fleet.catalogue.entry import Entry
 from trunkline.fleet.catalogue.listed import CardFacts, Listed, Override, list_entry
@@ -14,6 +15,8 @@ from trunkline.fleet.catalogue.listed import CardFacts, Listed, Override, list_e
 # Whose an entry is: "" for one of a file, else a tenant; and its name.
 Key = tuple[str, str]
 OF_FILES = ""
+# The reason that tenants see of an agent in the operator's files, whose faults name modules, files and hosts.
+_HIDDEN = "the operator of the hub can see the reason"
 # What is told: the key, the entry before and the one now; the same twice when its card or state has changed.
 Changed = Callable[[Key, Entry | None, Entry | None], None]
 
@@ -252,7 +255,10 @@ class Catalogue:
         given = self._overrides.get((tenant, entry.name))
         is_outdated = given is None or given.revision not in ("", entry.revision)
         override: Override = "" if given is None or is_outdated else given.override
-        return list_entry(entry, self._facts.get(key), self._failures.get(key, ""), override)
+        listed = list_entry(entry, self._facts.get(key), self._failures.get(key, ""), override)
+        if key[0] == OF_FILES and tenant != DEFAULT_TENANT and listed.state in ("invalid", "unreachable"):
+            return replace(listed, reason=_HIDDEN, operator_reason=listed.reason)
+        return listed
 
     def _with_breaker(self, listed: Listed) -> Listed:
         key = OF_FILES if listed.entry.owner == "file" else listed.entry.tenants[0], listed.entry.name

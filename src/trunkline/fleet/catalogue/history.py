@@ -117,7 +117,7 @@ def snapshot(listed: Listed) -> dict[str, Any]:
     return {
         "revision": entry.revision,
         "state": listed.state,
-        "reason": listed.reason[:_LONGEST],
+        "reason": listed.full_reason[:_LONGEST],
         "url": "" if entry.peer is None else shown(entry.peer.url),
         "skills": [one.id for one in listed.skills[:_LONGEST]],
         "streaming": listed.streaming,

@@ -51,11 +51,13 @@ class Listed(Struct, frozen=True, kw_only=True):
     """An agent of a tenant as it is now; `card_at` is 0 before the first card.
 
     Its `private` skills are done for who names the agent and the skill, and nobody is led to them.
+    `operator_reason` is the reason for operators where `reason` hides it from a tenant.
     """
 
     entry: Entry
     state: ListedState
     reason: str = ""
+    operator_reason: str = ""
     description: str = ""
     skills: tuple[ListedSkill, ...] = ()
     private: tuple[EntrySkill, ...] = ()
@@ -66,6 +68,11 @@ class Listed(Struct, frozen=True, kw_only=True):
     card: PeerCard | None = None
     input_modes: tuple[str, ...] = ()
     breaker: BreakerState = "closed"
+
+    @property
+    def full_reason(self) -> str:
+        """Return the reason as operators see it."""
+        return self.operator_reason or self.reason
 
     @property
     def version(self) -> str:

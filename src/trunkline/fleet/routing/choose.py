@@ -117,9 +117,9 @@ def choose(wish: Wish, standings: Sequence[Standing], number: float) -> Routed:
     if sticky is not None and _may(sticky, wish.skill):
         return _target(wish, sticky, "the conversation is with it")
     if not wish.skill:
-        if wish.helm:
-            return _target(wish, by_name.get(wish.helm), "it takes what names no skill", wish.helm)
-        return nobody("")
+        default = by_name.get(wish.helm)
+        # A default agent that the tenant does not have is not named: it may be another tenant's.
+        return nobody("") if default is None else _target(wish, default, "it is the default agent")
     able = [one for one in standings if one.skills is not None and wish.skill in one.skills]
     if not able:
         return nobody(wish.skill)
@@ -144,10 +144,10 @@ def _may(standing: Standing, skill: str) -> bool:
     return not skill or standing.skills is None or skill in standing.skills
 
 
-def _target(wish: Wish, found: Standing | None, why: str, named: str = "") -> Routed:
+def _target(wish: Wish, found: Standing | None, why: str) -> Routed:
     if found is None:
-        target, rest = (named, f", and {why}; name a skill or an agent") if named else (wish.target, "")
-        return _refused(wish, UNKNOWN_TARGET, f"There is no agent {target!r} here{rest}.", targets=(target,))
+        reason = f"There is no agent {wish.target!r} here."
+        return _refused(wish, UNKNOWN_TARGET, reason, targets=(wish.target,))
     shown = _shown(wish, [found])
     if not _may(found, wish.skill):
         reason = f"The agent {found.agent!r} has no skill {wish.skill!r}."
@@ -173,7 +173,9 @@ def _drawn(wish: Wish, able: Sequence[Standing], number: float) -> Routed:
         winner = free[draw(split, share_of(wish.key))]
         return _won(wish, winner, f"{winner.agent} does it: the split of {wish.skill!r} says so.", shown)
     winner = free[draw([weight(one, wish.latency_weight) for one in free], number)]
-    if len(free) == 1:
+    if len(able) == 1:
+        why = f"it is the only agent with the skill {wish.skill!r}"
+    elif len(free) == 1:
         why = f"no other agent with the skill {wish.skill!r} is free"
     else:
         why = f"drawn by weight from {len(free)} agents with the skill {wish.skill!r}"
