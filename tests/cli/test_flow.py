@@ -61,13 +61,21 @@ def test_rules_of_runs_and_filters_count(trunkline: Run) -> None:
     assert "/nodes/1/config/assignments/a/jq: this filter does not compile: syntax error" in told
 
 
-def test_warnings(trunkline: Run) -> None:
+def test_unknown_nodes_are_errors(trunkline: Run) -> None:
     document = line()
     document["edges"].append({"source": "gone", "target": "done"})
     code, out, told = trunkline("flow", "validate", written(document))
+    assert (code, out) == (1, "")
+    assert told.startswith("Error: flow.json, line ")
+    assert "/edges/2/source: there is no node 'gone'" in told
+
+
+def test_warnings(trunkline: Run) -> None:
+    document = line(node("switch", "turn", cases=[{"when": ".a", "target": "done"}]))
+    code, out, told = trunkline("flow", "validate", written(document))
     assert (code, out[:3]) == (0, "OK:")
     assert told.startswith("Warning: flow.json, line ")
-    assert "there is no node 'gone'" in told
+    assert "without a default the run fails" in told
     code, out, told = trunkline("flow", "validate", "flow.json", "--strict")
     assert (code, out, told[:6]) == (1, "", "Error:")
 

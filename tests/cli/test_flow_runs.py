@@ -94,6 +94,14 @@ def test_result_that_breaks_the_state_schema_is_refused_and_the_run_still_waits(
     assert found["result"] == {"n": 2}
 
 
+def test_input_that_breaks_the_state_schema_is_named_as_the_input(trunkline: Run) -> None:
+    schema = {"type": "object", "required": ["text"]}
+    file = written(workflow(TOOL, state_schema=schema))
+    code, out, error = trunkline("flow", "run", file, "--id", "h1", "--mode", "host_mediated", *STORE)
+    assert code == 1
+    assert "the input of the run does not fit state_schema: /: " in out + error
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

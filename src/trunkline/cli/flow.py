@@ -26,6 +26,7 @@ from trunkline.fleet.catalogue.files import LIST, CatalogueFiles
 from trunkline.flow.control import Control
 from trunkline.flow.definition.diagnostics import Diagnostic, told
 from trunkline.flow.definition.document import Definition
+from trunkline.flow.definition.graph import find_unknown_nodes
 from trunkline.flow.definition.read import read_definition
 from trunkline.flow.definition.signing import private_key, sign, written_public_key
 from trunkline.flow.definition.source import describe_invalid, line_at, positions, read_source
@@ -118,7 +119,7 @@ def validate(
     doubts: list[Diagnostic] = []
     try:
         definition = read_definition(written.document)
-        wrong = asyncio.run(find_uncompilable(definition))
+        wrong = find_unknown_nodes(definition.document) + asyncio.run(find_uncompilable(definition))
         unprovided = find_unprovided(definition.document, _provision(hub))
         wrong += unprovided.errors
         doubts = [*warnings(definition.document), *unprovided.warnings]

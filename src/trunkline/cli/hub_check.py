@@ -299,6 +299,7 @@ def _check_workflows(fleet: Fleet) -> Iterator[str]:
     if not named and not (fleet.workspace / "workflows").is_dir():
         return
     try:
+        from trunkline.flow.definition.graph import find_unknown_nodes
         from trunkline.flow.definition.source import line_at
         from trunkline.flow.definition.warnings import warnings
         from trunkline.hub.provision import find_uncompilable, find_unprovided, workspace_provision
@@ -319,7 +320,8 @@ def _check_workflows(fleet: Fleet) -> Iterator[str]:
         except Misuse as error:
             yield str(error) if path in listed else f"{fleet.place(named[path], 'workflow')}: {error}"
             continue
-        faults, doubts = asyncio.run(find_uncompilable(definition)), warnings(definition.document)
+        faults = find_unknown_nodes(definition.document) + asyncio.run(find_uncompilable(definition))
+        doubts = warnings(definition.document)
         if provision is not None:
             unprovided = find_unprovided(definition.document, provision)
             faults += [*unprovided.errors, *unprovided.warnings]

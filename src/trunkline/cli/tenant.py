@@ -177,7 +177,8 @@ def _update(
     operator: Operator, tenant: str, member: str, values: Mapping[str, Any], removed: Collection[str]
 ) -> None:
     """Change some values of a tenant: the API replaces all of a member, so the others are sent again."""
-    found = next((one[member] for one in operator.each(TENANTS) if one["id"] == tenant), {})
+    matching = [one for one in operator.each(TENANTS) if one["id"] == tenant]
+    found: dict[str, Any] = matching[0][member] if matching else {}
     kept = {name: value for name, value in found.items() if name not in removed}
     _change(operator, tenant, {member: {**kept, **values}})
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
 
-from trunkline.flow.definition.diagnostics import Diagnostic, broken
+from trunkline.flow.definition.diagnostics import DIAGNOSTICS_LIMIT, Diagnostic, broken
 from trunkline.flow.definition.document import START
 
 # Each branch is walked from its fork to its join: so many steps are a moment's work.
@@ -88,8 +89,52 @@ def profile_rules(graph: Graph) -> Iterator[Diagnostic]:
             )
 
 
-def graph_rules(graph: Graph) -> Iterator[Diagnostic]:
-    """The rules that a walk relies on: one way in, one way out, one way on from each node."""
+def find_unknown_nodes(document: dict[str, Any]) -> list[Diagnostic]:
+    """Return an error for each edge, case and branch that names a node which does not exist.
+
+    A run may start with such a definition: only one that comes to such a place fails.
+    """
+    known = {node["id"] for node in document["nodes"]}
+    named = [
+        (("nodes", place, "config", *path), target)
+        for place, node in enumerate(document["nodes"])
+        for path, target in _named_targets(node)
+    ]
+    for place, edge in enumerate(document["edges"]):
+        named += [(("edges", place, end), edge[end]) for end in ("source", "target")]
+    return [
+        broken(path, "graph", "known", f"there is no node {name!r}")
+        for path, name in named
+        if name not in known and (name != START or path[-1] != "source")
+    ]
+
+
+def _named_targets(node: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    config: dict[str, Any] = node.get("config", {})
+    match node["type"]:
+        case "switch":
+            for number, case in enumerate(config["cases"]):
+                yield ("cases", number, "target"), case["target"]
+            if "default" in config:
+                yield ("default",), config["default"]
+        case "parallel":
+            for number, branch in enumerate(config["branches"]):
+                yield ("branches", number, "entry"), branch["entry"]
+        case _:
+            pass
+
+
+def graph_rules(document: dict[str, Any], graph: Graph) -> Iterator[Diagnostic]:
+    """Yield the broken rules that a walk relies on: one way in, one way out, one way on from each node.
+
+    A name that no node has explains an edge that is missing, so such names come first.
+    """
+    if broken_rules := list(islice(_graph_rules(graph), DIAGNOSTICS_LIMIT)):
+        yield from find_unknown_nodes(document)
+        yield from broken_rules
+
+
+def _graph_rules(graph: Graph) -> Iterator[Diagnostic]:
     yield from _ends(graph)
     for node_id, node in graph.nodes.items():
         count = len(graph.edges.get(node_id, []))

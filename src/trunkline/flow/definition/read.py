@@ -148,7 +148,7 @@ def _validator() -> Draft202012Validator:
 
 def _run_rules(document: dict[str, Any], graph: Graph) -> Iterator[Diagnostic]:
     """What a schema cannot say and a run needs."""
-    yield from graph_rules(graph)
+    yield from graph_rules(document, graph)
     yield from _reducer_rules(document["state_schema"])
     for place, node in enumerate(document["nodes"]):
         yield from _duration_rules(place, node)

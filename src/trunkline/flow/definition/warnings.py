@@ -26,33 +26,9 @@ def _names(document: dict[str, Any], graph: Graph) -> Iterator[Diagnostic]:
         if counted[node["id"]] > 1 and graph.places[node["id"]] != place:
             text = f"another node {node['id']!r} follows; it alone counts"
             yield _warned(("nodes", place, "id"), "unique", text)
-        for path, target in _targets(node):
-            if target not in graph.nodes:
-                yield _unknown(("nodes", place, "config", *path), target)
         if node["type"] == "switch" and "default" not in node["config"]:
             text = "without a default the run fails where no case fits"
             yield _warned(("nodes", place, "config"), "default", text)
-    for place, edge in enumerate(document["edges"]):
-        if edge["target"] not in graph.nodes:
-            yield _unknown(("edges", place, "target"), edge["target"])
-        if edge["source"] not in graph.nodes and edge["source"] != START:
-            text = f"there is no node {edge['source']!r}; this edge leads from nowhere"
-            yield _warned(("edges", place, "source"), "known", text)
-
-
-def _targets(node: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    config: dict[str, Any] = node.get("config", {})
-    match node["type"]:
-        case "switch":
-            for number, case in enumerate(config["cases"]):
-                yield ("cases", number, "target"), case["target"]
-            if "default" in config:
-                yield ("default",), config["default"]
-        case "parallel":
-            for number, branch in enumerate(config["branches"]):
-                yield ("branches", number, "entry"), branch["entry"]
-        case _:
-            pass
 
 
 def _unreached(graph: Graph) -> Iterator[Diagnostic]:
@@ -82,10 +58,6 @@ def _idle(document: dict[str, Any]) -> Iterator[Diagnostic]:
         for path in inert:
             text = f"a {path[-1]} has no effect on a node of type {node['type']}"
             yield _warned(("nodes", place, *path), "effect", text)
-
-
-def _unknown(path: tuple[str | int, ...], target: str) -> Diagnostic:
-    return _warned(path, "known", f"there is no node {target!r}; a run that comes here fails")
 
 
 def _warned(path: tuple[str | int, ...], rule: str, message: str) -> Diagnostic:

@@ -37,7 +37,7 @@ _WAY = Callable[[Walk, Node, "Span | None"], Steps]
 
 def way(walk: Walk) -> Steps:
     """Yield what a whole run needs: its input must fit the schema first."""
-    yield from walk.check_state()
+    yield from walk.check_state("the input of the run")
     return (yield from chain(walk, walk.definition.first, None, None))
 
 

@@ -403,10 +403,12 @@ class Walk:
                 raise NodeFailed("orchestration_error", str(error)) from error
         self.event("StateUpdated", node)
         if output:
-            yield from self.check_state()
+            yield from self.check_state(f"the state after node {node!r}")
 
-    def check_state(self) -> Generator[CheckState, Any, None]:
+    def check_state(self, subject: str) -> Generator[CheckState, Any, None]:
         """Check the state against its schema, unless the log proves that it fits.
+
+        `subject` is what the error calls the state.
 
         Raises:
             NodeFailed: it does not fit.
@@ -417,7 +419,7 @@ class Walk:
         if isinstance(fault, UnsetType):
             fault = cast("str | None", (yield CheckState(self.state)))
         if fault is not None:
-            raise NodeFailed("orchestration_error", fault)
+            raise NodeFailed("orchestration_error", f"{subject} does not fit state_schema: {fault}")
 
     def checkpoint(self, node: str, span: Span | None) -> None:
         """Pass a boundary; whether a checkpoint is written there is the definition's policy."""
