@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import json
@@ -47,6 +48,39 @@ def test_a_send_waits_and_names_task_context_and_state(trunkline: Run, demo_url:
     assert blocks(out, "Text") == ["hello there"]
     assert shown["Next"] == f"trunkline send -a {demo_url} --context-id {shown['Context']} '<reply>'"
     assert shown["Task"]
+
+
+def test_long_wait_for_a_retry_is_reported(
+    trunkline: Run, scripted: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits, sleep = list[float](), asyncio.sleep
+
+    async def skip(seconds: float) -> None:
+        waits.append(seconds)
+        await sleep(0)
+
+    agent = scripted()
+    refusals = [(-32012, "the limit concurrent_tasks of this tenant is met: 1")] * 2
+
+    def send(_: Any) -> Any:
+        if refusals:
+            raise RuntimeError(refusals.pop())
+        return {"task": task("COMPLETED")}
+
+    agent.methods["SendMessage"] = send
+    # The agent runs in a thread of its own, with another module's sleep.
+    monkeypatch.setattr("trunkline.client.session.sleep", skip)
+    code, out, err = trunkline("send", agent.url, "hello")
+    assert (code, fields(out)["State"], len(waits)) == (0, "TASK_STATE_COMPLETED", 2)
+    why = "the limit concurrent_tasks of this tenant is met: 1"
+    assert err.splitlines()[0] == (
+        f"Warning: {agent.url}: attempt 1 failed; waiting {waits[0]:.0f} s before the next: {why}"
+    )
+    assert "attempt 2 failed" in err
+    refusals.append((-32012, why))
+    waits.clear()
+    monkeypatch.setattr("trunkline.client.session.pause_s", lambda *_: 0.5)
+    assert "attempt" not in trunkline("send", agent.url, "hello")[2] and waits == [0.5]
 
 
 def test_both_spellings_mean_the_same(trunkline: Run, demo_url: str) -> None:

@@ -314,7 +314,9 @@ def _refusal(status: int, answer: bytes, retry_after_s: float) -> TrunklineError
     if refusal.field and refusal.field not in text:
         text = f"{refusal.field}: {text}"
     if status == 429:
-        return TooManyRequests(f"{text}; retry after {retry_after_s:g} s", retry_after_s=retry_after_s)
+        if "try again in " not in text:
+            text += f"; try again in {retry_after_s:g} s"
+        return TooManyRequests(text, retry_after_s=retry_after_s)
     kind = _REFUSALS.get(refusal.code)
     return Misuse(text) if kind is None else kind(text)
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import typer
 from msgspec.structs import replace
@@ -33,12 +33,16 @@ INTERRUPTED = 130
 HUB_FILE = "hub.yaml"
 # What a command does; it may give an exit code of its own.
 Work = Callable[[Session], Coroutine[Any, Any, int | None]]
+RETRY = "client.retry"
+# A shorter wait before a retry is not reported.
+_LONG_WAIT_S = 1.0
 # What the client logs, in words for people, with the same values.
 _WARNINGS = {
     "client.card_url_pinned": "the card says %s; %s is called, by the address that was given",
     "client.interface_changed": "%s did not understand; %s is called instead",
     "client.credentials_withheld": "the card leads to %s, which is not shown the credentials",
     "client.card_stale": "the card at %s could not be fetched again, the old one is used: %s",
+    RETRY: "%s: attempt %d failed; waiting %.0f s before the next: %s",
     "client.stream.unchecked": "how task %s ended could not be read again: %s",
 }
 
@@ -197,24 +201,37 @@ class _WarningFormatter(logging.Formatter):
         return f"Warning: {one_line(text)}"
 
 
+def _is_long_wait(record: logging.LogRecord) -> bool:
+    """Return whether the client waits so long before a retry that it might be taken for hanging."""
+    if str(record.msg).partition(" ")[0] != RETRY:
+        return False
+    _, _, wait_s, _ = cast("tuple[str, int, float, str]", record.args)
+    return wait_s >= _LONG_WAIT_S
+
+
 def _set_up_logging(config: ClientConfiguration) -> None:
+    is_debugging = config.flag("debug")
     logging.basicConfig(
         stream=sys.stderr,
-        level=logging.DEBUG if config.flag("debug") else logging.WARNING,
+        level=logging.DEBUG if is_debugging else logging.WARNING,
         format="# %(levelname)s %(name)s %(message)s",
         force=True,
     )
     handler = logging.getLogger().handlers[0]
     said = set[str]()
 
-    def is_fresh(record: logging.LogRecord) -> bool:
+    def is_shown(record: logging.LogRecord) -> bool:
+        if not is_debugging and record.levelno < logging.WARNING and not _is_long_wait(record):
+            return False
         # An agent with two interfaces causes the same line for each.
         known = len(said)
         said.add(record.getMessage())
         return len(said) > known
 
-    handler.addFilter(is_fresh)
-    if not config.flag("debug"):
+    handler.addFilter(is_shown)
+    if not is_debugging:
+        # The client reports its retries at INFO.
+        logging.getLogger("trunkline.client").setLevel(logging.INFO)
         handler.setFormatter(_WarningFormatter())
     logging.getLogger("asyncio").setLevel(logging.WARNING)
     for path in config.exposed:

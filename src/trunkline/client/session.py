@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from asyncio import sleep
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -196,7 +197,7 @@ class AgentSession:
             wait,
             str(error),
         )
-        await asyncio.sleep(wait)
+        await sleep(wait)
 
     def fine(self) -> None:
         """Note that the agent has answered."""

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from ipaddress import IPv6Address
+from math import ceil
 
 from trunkline.auth.browser_sessions import session_cookie
 from trunkline.auth.identity import UNKNOWN, Identity
@@ -289,4 +290,4 @@ class FailedAttempts:
 
 def _refusal(wait_s: float) -> TooManyRequests:
     seconds = max(1.0, wait_s)
-    return TooManyRequests("too many wrong keys; try again in a while", retry_after_s=seconds)
+    return TooManyRequests(f"too many wrong keys; try again in {ceil(seconds)} s", retry_after_s=seconds)
