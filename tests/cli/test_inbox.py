@@ -60,6 +60,8 @@ def test_an_answer_by_the_command_line_ends_the_task(
         assert "no open questions" in trunkline("inbox", "list", "--store", url)[1]
         assert "no open questions" in watched(url)
         assert trunkline("inbox", "list", "--watch", "--closed", "--store", url)[0] == 2
+        shown = trunkline("inbox", "show", task, "--store", url)[1]
+        assert "outcome: answered" in shown and "state:" not in shown
         (closed,) = json.loads(trunkline("inbox", "list", "--closed", "--store", url, "--json")[1])
         assert (closed["taskId"], closed["outcome"]) == (task, "answered")
         assert "answered by operator" in trunkline("inbox", "list", "--closed", "--store", url)[1]

@@ -103,7 +103,9 @@ def show(task_id: AskingTask, *, tenant: OfTenant = "", operator: Operator) -> N
     for state in ("open", "closed"):
         for one in operator.each(INBOX, state=state, tenant=tenant):
             if one["taskId"] == task_id:
-                operator.print(one, *field_lines(one, _LABELS))
+                # The state is the one that the task had while it asked; a closed question has an outcome.
+                shown = {**one, "state": ""} if "outcome" in one else one
+                operator.print(one, *field_lines(shown, _LABELS))
                 return
     raise Misuse(f"task {task_id!r} has no open question", hint=_LISTING)
 
