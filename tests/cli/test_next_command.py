@@ -54,7 +54,10 @@ TESTS = {
         "test_task_at_work_is_waited_for",
         "test_conversation_with_an_agent_continues",
     ],
-    "routing.dispatch": ["test_task_of_a_hub_is_watched"],
+    "routing._print_next": [
+        "test_task_of_a_hub_is_watched",
+        "test_question_of_a_dispatched_task_is_answered",
+    ],
     "task.list_": ["test_next_page_of_an_agent_has_the_same_filters"],
 }
 
@@ -239,20 +242,20 @@ def flow_file(*nodes: dict[str, Any], **more: Any) -> str:
 
 @pytest.mark.parametrize("run_id", ["r1", "-r 1"])
 def test_interrupted_run_is_answered(trunkline: Run, store: tuple[str, str], run_id: str) -> None:
-    _, _, error = trunkline("flow", "run", flow_file(ASK), f"--id={run_id}", *store)
-    assert "Status: completed" in follow(trunkline, next_line(error), '{"ok": true}')
+    _, out, _ = trunkline("flow", "run", flow_file(ASK), f"--id={run_id}", *store)
+    assert "Status: completed" in follow(trunkline, next_line(out), '{"ok": true}')
 
 
 def test_awaited_signal_is_delivered(trunkline: Run, store: tuple[str, str]) -> None:
-    _, _, error = trunkline("flow", "run", flow_file(SIGNAL), *store)
-    assert "Status: completed" in follow(trunkline, next_line(error))
+    _, out, _ = trunkline("flow", "run", flow_file(SIGNAL), *store)
+    assert "Status: completed" in follow(trunkline, next_line(out))
 
 
 def test_command_that_continues_a_mediated_run_keeps_it_mediated(
     trunkline: Run, store: tuple[str, str]
 ) -> None:
     file = flow_file(SIGNAL, ASK, TOOL)
-    _, _, said = trunkline("flow", "run", file, "--mode", "host_mediated", *store)
+    _, said, _ = trunkline("flow", "run", file, "--mode", "host_mediated", *store)
     for answer, status in (("", "interrupted"), ('{"ok": true}', "awaiting_activity"), ("{}", "completed")):
         said = follow(trunkline, next_line(said), answer)
         assert f"Status: {status}" in said
@@ -261,7 +264,7 @@ def test_command_that_continues_a_mediated_run_keeps_it_mediated(
 def test_command_that_continues_a_run_keeps_its_tools(trunkline: Run, store: tuple[str, str]) -> None:
     Path("tools.json").write_text('{"mcpServers": {"files": {"command": "true"}}}')
     file = flow_file(ASK, SIGNAL)
-    _, _, said = trunkline("flow", "run", file, "--mcp-config", "tools.json", *store)
+    _, said, _ = trunkline("flow", "run", file, "--mcp-config", "tools.json", *store)
     assert "--mcp-config tools.json" in next_line(said)
     assert "--mcp-config tools.json" in next_line(follow(trunkline, next_line(said), '{"ok": true}'))
 
@@ -317,11 +320,11 @@ def test_awaited_activity_is_submitted(
     store = ("--store", "sqlite:///runs.db")
     Path("flow.json").write_text(json.dumps(document))
     mediated = ("--mode", "host_mediated", "--input", '{"task": "t"}')
-    _, out, said = trunkline("flow", "run", "flow.json", "--id", "r1", *mediated, *store)
+    _, said, _ = trunkline("flow", "run", "flow.json", "--id", "r1", *mediated, *store)
     for outcome in outcomes:
         if from_status:
-            _, out, said = trunkline("flow", "status", "r1", *store)
-        assert "awaiting_activity" in out + said
+            _, said, _ = trunkline("flow", "status", "r1", *store)
+        assert "awaiting_activity" in said
         said = follow(trunkline, next_line(said), outcome)
     assert "Status: completed" in said
 
@@ -334,8 +337,8 @@ def test_running_run_is_shown(trunkline: Run, store: tuple[str, str]) -> None:
             await flows.start(workflow(timer), {}, execution_id="r1")
 
     asyncio.run(start())
-    _, _, error = trunkline("flow", "status", "r1", *store)
-    assert "Phase: running" in follow(trunkline, next_line(error))
+    _, out, _ = trunkline("flow", "status", "r1", *store)
+    assert "Status: running" in follow(trunkline, next_line(out))
 
 
 def test_next_page_of_runs_has_the_same_filters(trunkline: Run, store: tuple[str, str]) -> None:
@@ -396,8 +399,8 @@ def named(
     return "--hub", str(hub.directory) if request.param == "folder" else hub.base
 
 
-def dispatched(run: Run, hub: HubProcess, agent: str, message: str) -> str:
-    words = ("dispatch", message, "--agent", agent, "--wait", "0", "--store", str(hub.directory))
+def dispatched(run: Run, hub: HubProcess, agent: str, message: str, wait: str = "0") -> str:
+    words = ("dispatch", message, "--agent", agent, "--wait", wait, "--store", str(hub.directory))
     code, out, error = run(*words)
     assert code == 0, error
     return out
@@ -424,12 +427,18 @@ def test_question_of_a_hub_is_answered(hub: HubProcess, named: tuple[str, ...], 
 
 
 @pytest.mark.slow
+def test_question_of_a_dispatched_task_is_answered(hub: HubProcess, trunkline: Run) -> None:
+    out = dispatched(trunkline, hub, "asker", "paint", wait="30")
+    assert "has its answer" in follow(trunkline, next_line(out))
+
+
+@pytest.mark.slow
 def test_question_of_a_delegated_agent_is_answered(hub: HubProcess, trunkline: Run) -> None:
     delegate = {**DELEGATE, "config": {**DELEGATE["config"], "agent_id": "asker"}}
     words = ("--input", '{"task": "t"}', "--store", str(hub.directory))
     _, out, error = trunkline("flow", "run", flow_file(delegate), *words)
     assert "Question: Which colour?\nAgent: asker\n" in out.replace("Correlation", "-"), error
-    assert '"text":"blue"' in follow(trunkline, next_line(error))
+    assert '"text":"blue"' in follow(trunkline, next_line(out))
 
 
 @pytest.mark.slow

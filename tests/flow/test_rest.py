@@ -70,7 +70,8 @@ async def test_a_definition_is_registered_once_and_its_runs_are_told() -> None:
             200,
             {"execution_id": "r:1", "status": "completed", "final_state": {"a": 1}, "result": {"a": 1}},
         )
-        assert await rest("GET /v1/executions/r:1") == (200, {"execution_id": "r:1", "phase": "completed"})
+        found = {"execution_id": "r:1", "phase": "completed", "result": {"a": 1}}
+        assert await rest("GET /v1/executions/r:1") == (200, found)
         status, told = await rest("GET /v1/executions?phase=completed&limit=5")
         assert [one["execution_id"] for one in told["executions"]] == ["r:1"]
         assert told["executions"][0]["definition_name"] == "Customer  Routing (v2)"

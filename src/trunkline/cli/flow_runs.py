@@ -208,7 +208,8 @@ RunMode = Annotated[
 ]
 _READS = frozenset({"status", "list"})
 _LABELS = {
-    "execution_id": "Run", "status": "Status", "phase": "Phase", "node_id": "Node", "current_node_id": "Node",
+    "execution_id": "Run", "status": "Status", "phase": "Status", "node_id": "Node",
+    "current_node_id": "Node",
     "activity_id": "Activity",
     "question_text": "Question", "question_choices": "Choices", "question_schema": "Schema",
     "question_deadline": "Deadline",
@@ -252,9 +253,8 @@ def _leave(operator: Operator, found: dict[str, Any], mode: str = "", manifest: 
     if operator.as_json:
         print_json(found)
     else:
-        # Flushed, because the next command goes to standard error and has to follow.
         shown = {**found, **{f"question_{name}": one for name, one in found.get("question", {}).items()}}
-        print(*field_lines(shown, _LABELS), sep="\n", flush=True)
+        print(*field_lines(shown, _LABELS), sep="\n")
         _show_next(found, operator.store or "", mode, manifest)
     raise typer.Exit(int(found.get("status") == "failed"))
 
@@ -471,16 +471,16 @@ def _show_next(found: dict[str, Any], store: str, mode: str, manifest: str) -> N
             is_text = "agent_id" in found and "schema" not in found.get("question", {})
             payload = f'{{"text": "{REPLY}"}}' if is_text else JSON_REPLY
             options = {"--payload": payload, **mediated, **place}
-            print_next(command_line("flow resume", run, options=options), on_stderr=True)
+            print_next(command_line("flow resume", run, options=options))
         case "awaiting_signal":
             name = found["signal_name"]
-            print_next(command_line("flow signal", run, name, options={**mediated, **place}), on_stderr=True)
+            print_next(command_line("flow signal", run, name, options={**mediated, **place}))
         case "awaiting_activity":
             node = found.get("node_id") or found["current_node_id"]
             options = {"--result": JSON_REPLY, **_activity_options(found), **place}
-            print_next(command_line("flow submit", run, node, options=options), on_stderr=True)
+            print_next(command_line("flow submit", run, node, options=options))
         case "running":
-            print_next(command_line("flow status", run, options={"--store": store}), on_stderr=True)
+            print_next(command_line("flow status", run, options={"--store": store}))
         case _:
             pass
 

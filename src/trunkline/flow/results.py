@@ -47,12 +47,13 @@ class RunResult(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class RunStatus(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The status of a run: its phase, its node, and what it waits for."""
+    """The status of a run: its phase, its node, its result, and what it waits for."""
 
     execution_id: str
     phase: str
     current_node_id: str | None = None
     activity_id: str = ""
+    result: Any | UnsetType = UNSET
     last_error: str = ""
     parallel_span: dict[str, str] | None = None
     signal_name: str = ""
@@ -135,7 +136,7 @@ def _ended(view: RunView, phase: str) -> RunResult:
 
 
 def run_status(view: RunView, about: Awaited | None, asked: RunQuestion | None = None) -> RunStatus:
-    """Return the status of a run: its phase, its node, and the activity, signal or answer that it awaits."""
+    """Return the status of a run: its phase, node and result, and the activity, signal or answer awaited."""
     phase = phase_of(view, about)
     ended: Metadata = {} if view.ended is None else view.ended.payload
     error = {FAILED: ended.get("error", ""), CANCELLED: ended.get("reason", "")}.get(phase, "")
@@ -148,6 +149,7 @@ def run_status(view: RunView, about: Awaited | None, asked: RunQuestion | None =
         phase=phase,
         current_node_id=None if phase == COMPLETED else (about.node_id if about else "") or view.node,
         activity_id="" if about is None else about.activity_id,
+        result=ended.get("result", UNSET) if phase == COMPLETED else UNSET,
         last_error=error,
         parallel_span=None if about is None else about.parallel_span,
         signal_name="" if about is None else about.signal_name,
