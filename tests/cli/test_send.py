@@ -79,7 +79,11 @@ def test_long_wait_for_a_retry_is_reported(
     assert "attempt 2 failed" in err
     refusals.append((-32012, why))
     waits.clear()
-    monkeypatch.setattr("trunkline.client.session.pause_s", lambda *_: 0.5)
+
+    def pause_s(*_: object) -> float:
+        return 0.5
+
+    monkeypatch.setattr("trunkline.client.session.pause_s", pause_s)
     assert "attempt" not in trunkline("send", agent.url, "hello")[2] and waits == [0.5]
 
 

@@ -41,10 +41,11 @@ def test_the_page(tmp_path: Path, trunkline: Run, monkeypatch: pytest.MonkeyPatc
     assert "tl_" in acts[0][1] and "acme" in acts[1][1] and "tenant.deleted" in acts[-1][1]
     assert [(code, err) for code, _, err in said] == [(0, "")] * len(said)
     drafted, explained, asked, inbox, run, history, fleet = [out for _, out, _ in said]
-    assert "  writer  completed  A first version of what you asked for." in drafted
+    assert "State: completed\nAgent: writer\n" in drafted
+    assert "Text:\n  A first version of what you asked for.\n" in drafted
     assert explained.startswith("writer does it: ")
-    assert "  approver  input-required  May this go out?" in asked
-    assert asked.split()[0] in inbox
+    assert "State: input-required\nAgent: approver\n" in asked and "May this go out?" in asked
+    assert asked.split()[1] in inbox
     assert run.split()[-1] in history
     assert "approver" in fleet and "writer" in fleet
 
