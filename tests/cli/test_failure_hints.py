@@ -79,7 +79,10 @@ edges: [{source: __start__, target: start}]
         ("tenant list", "trunkline.db cannot be opened", "trunkline tenant list --store DIR"),
         ("keys list", "trunkline.db cannot be opened", "trunkline keys list --store DIR"),
         ("deliveries list", "trunkline.db cannot be opened", "trunkline deliveries list --store DIR"),
-        ("task get nothing --hub .", "no server has this store", "trunkline hub ."),
+        ("task get nothing --hub good", "no server has this store", "trunkline hub good"),
+        ("task get nothing --hub none", "there is no such folder", "trunkline hub init none"),
+        ("fleet --store good/deep", "there is no such folder", "trunkline hub init good/deep"),
+        ("inbox list --store .", "it contains neither hub.yaml nor", "trunkline help inbox"),
         ("serve scribe:agent --port x", "--port", "trunkline help serve"),
         ("sned x", "No such command 'sned'", "trunkline send x"),
         ("task lits", "No such command 'lits'", "trunkline task list"),
@@ -136,7 +139,7 @@ def test_an_error_names_the_next_command(
     (tmp_path / "broken.py").write_text("import nosuchlib\n")
     (tmp_path / "torn.py").write_text("def f(:\n")
     (tmp_path / "bad.json").write_text('{"a": 1,\n b}\n')
-    for name, text in (("work", "name: a\nnmae: b\n"), ("torn", "name: [a\nb: c\n")):
+    for name, text in (("good", "name: a\n"), ("work", "name: a\nnmae: b\n"), ("torn", "name: [a\nb: c\n")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "hub.yaml").write_text(text)
     (tmp_path / "flow.yaml").write_text(FLOW)

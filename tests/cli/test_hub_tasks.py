@@ -48,6 +48,10 @@ def test_a_dispatched_task_is_shown_by_its_id_in_the_folder_of_the_hub(
     shown = fields(out)
     assert (shown["Task"], shown["Agent"], shown["State"]) == (task_id, "approver", "input-required")
     assert shown["Next"] == f"trunkline inbox answer {task_id} '<reply>'"
+    code, out, said = trunkline("task", "list", "--agent", "aprover")
+    assert (code, out) == (0, "Tasks: 0\n")
+    assert "the hub lists no agent 'aprover'; did you mean 'approver'?" in said
+    assert "did you mean" not in trunkline("task", "list", "--agent", "reviewer")[2]
     # It asks something, so watching it ends at once.
     assert fields(trunkline("task", "watch", task_id)[1])["State"] == "input-required"
     assert task_id in trunkline("task", "list", "--agent", "approver")[1]
@@ -136,6 +140,10 @@ def test_an_agent_that_is_named_comes_before_the_hub_of_the_folder(
     code, _, said = trunkline("task", "list")
     assert code == 2 and "no server has this store" in said and "Hint: trunkline hub ." in said
     os.unlink("hub.yaml")
+    for place, why in (("wrong", "there is no such folder"), (".", "it contains neither hub.yaml nor")):
+        for words in (("task", "list", "--hub", place), ("inbox", "list", "--store", place)):
+            code, _, said = trunkline(*words)
+            assert code == 2 and f"'{place}' is neither a store URL nor the folder of a hub: {why}" in said
     assert "no agent is named" in trunkline("task", "list")[2]
 
 

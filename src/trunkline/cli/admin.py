@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import cached_property
@@ -96,13 +97,18 @@ def collect_for(url: str | None) -> dict[str, SourcedValue]:
     """Return what is set for a server on a store, named by its URL or by the workspace of a hub.
 
     Raises:
-        Misuse: a file or a variable is invalid.
+        Misuse: a file or a variable is invalid, or the URL is neither that of a store nor such a workspace.
     """
     workspace = Path(url or ".")
     # An agents.yaml in the current folder may belong to any program; hub.yaml is unmistakable.
     if any([(workspace / name).is_file() for name in ((HUB, LIST) if url else (HUB,))]):
         own = SourcedValue(f"sqlite:///{workspace / STORE}", DEFAULT)
         return {"store": own, **collect(read_hub(workspace).settings, author=str(workspace / HUB))}
+    if url and ":" not in url:
+        why, hint = f"it contains neither {HUB} nor {LIST}", ""
+        if not workspace.is_dir():
+            why, hint = "there is no such folder", shlex.join(["trunkline", "hub", "init", url])
+        raise Misuse(f"{url!r} is neither a store URL nor the folder of a hub: {why}", hint=hint)
     return collect({}, {"store": url})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -197,10 +198,24 @@ def list_tasks(hub: HubTasks, invocation: Invocation) -> None:
         for task in page["items"]:
             print_field("Task", "  ".join([task["taskId"], task["agent"], task["state"], task["updatedAt"]]))
         print_field("Tasks", str(len(page["items"])))
+        if query["agent"] and not page["items"]:
+            _note_unlisted(hub, query["agent"])
         if page["next"]:
             flags = {name: str(invocation.flags.get(name, "")) for name in _FILTERS}
             kept = {f"--{name.replace('_', '-')}": value for name, value in flags.items()}
             print_next(hub.command("task list", options={**kept, "--page-token": page["next"]}))
+
+
+def _note_unlisted(hub: HubTasks, name: str) -> None:
+    """Report that the hub lists no agent of this name, with the most similar one."""
+    try:
+        names: list[str] = [one["name"] for one in hub.ask("GET", AGENTS)["items"]]
+    except Misuse:
+        # A server without a catalogue.
+        return
+    near = get_close_matches(name, names, 1)
+    if near and name not in names:
+        print_notice("Warning", f"the hub lists no agent {name!r}; did you mean {near[0]!r}?")
 
 
 def cancel_task(hub: HubTasks, invocation: Invocation) -> None:
