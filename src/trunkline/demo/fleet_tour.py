@@ -183,11 +183,11 @@ class FleetTour:
         self._die("hub", self._hub)
         self._hub.ask("POST", f"/inbox/{task_id}", {"decision": "edit", "data": {"approved": True}})
         ended = self._ended(task_id)
-        told = [one["artifact"]["parts"][0]["data"] for one in ended["events"] if one["kind"] == "chunk"]
-        children = len(ended["children"])
-        if len(told) != 1 or told[0].get("approved") is not True or children != len(("writer", "reviewer")):
-            raise StepFailed(f"the workflow gave {told} by {children} delegations")
-        result = told[0]
+        results, children = ended["data"], len(ended["children"])
+        is_approved = len(results) == 1 and results[0].get("approved") is True
+        if not is_approved or children != len(("writer", "reviewer")):
+            raise StepFailed(f"the workflow returned {results} after {children} delegations")
+        result = results[0]
         self._console.print(f"   task {task_id}  [green]completed[/]  {result['draft']} {result['review']}")
         self._console.print("   each agent was asked once: what is recorded is not done again")
 
