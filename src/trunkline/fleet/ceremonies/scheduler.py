@@ -476,7 +476,7 @@ def _without_ended(
     reports = [CeremonyReport(about=row.about, due=now) for row in rows] if wanted else []
     waiting = (*known.reports, *reports)[-REPORTS_LIMIT:]
     if lost := len(known.reports) + len(reports) - len(waiting):
-        log.error("ceremony.unreported ceremony=%s count=%d error=too many wait", one.id, lost)
+        log.error("ceremony.unreported ceremony=%s count=%d limit=%d", one.id, lost, REPORTS_LIMIT)
     return replace(known, open=tuple(left), reports=waiting), rows
 
 
