@@ -237,6 +237,7 @@ def test_typo_in_a_workflow_has_one_line_number_in_every_command(trunkline: Run,
     assert error in trunkline("hub", "check", "hub")[1]
 
 
+@pytest.mark.slow
 def test_filter_that_does_not_compile_is_reported(workspace: Path) -> None:
     node = {"id": "keep", "type": "set_state", "config": {"assignments": {"a": {"jq": ".a |"}}}}
     (workspace / "workflows/flow.json").write_text(json.dumps(workflow(node)))

@@ -17,7 +17,7 @@ from trunkline.host import Host
 
 def test_every_route_has_its_scope() -> None:
     routes = OperatorApi(Host([(agent(), {"store": "memory:"})])).routes
-    assert [(one.pattern, one.scope) for one in routes.values()] == list(SCOPES.items())
+    assert {one.pattern: one.scope for one in routes.values()} == SCOPES
 
 
 def test_routes_can_be_added() -> None:

@@ -112,7 +112,7 @@ def test_bad_input_is_told_to_the_model_or_refused(mode: str) -> None:
     async def main() -> None:
         async with served() as (server, _), McpClient(server.server, mode=mode) as mcp:
             for name, arguments, said in (
-                ("a2a__studio__plan", {"town": "Rome"}, "there is no 'town'"),
+                ("a2a__studio__plan", {"town": "Rome"}, "unknown parameter 'town'"),
                 ("a2a__studio__shout", {}, "'query' is required"),
                 ("a2a__studio__shout", {"query": 7}, "query must be text"),
                 ("a2a__studio__shout", {"query": "x", "more": 1}, "there is no argument 'more'"),

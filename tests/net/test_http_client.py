@@ -236,7 +236,7 @@ def test_nobody_there() -> None:
         async with listening(plain) as port:  # type: ignore[arg-type]
             pass
         async with calling() as caller:
-            with pytest.raises(Unreachable, match=f"hooks.example:{port}: nobody answers") as error:
+            with pytest.raises(Unreachable, match=f"hooks.example:{port}: connection refused") as error:
                 await caller.open(HttpRequest("GET", f"http://hooks.example:{port}/"))
             assert error.value.reason == "connect"
             with pytest.raises(Unreachable) as error:

@@ -139,7 +139,7 @@ def test_hb_01_to_hb_05_cards_are_found_followed_and_asked_for_with_auth(
         assert seen["/legacy" + OLD]["x-api-key"] == CANARY and seen["/legacy" + OLD]["x-more"] == "yes"
         assert seen["/bearer" + NEW]["authorization"] == f"Bearer {CANARY}"
         # HB-04, HB-05: what lacks a variable is seen, and never dialled.
-        listed = (await at.at.get("alice", "/api/agents?limit=3"))["items"]
+        listed = (await at.at.get("all", "/api/agents?limit=3&tenant=north"))["items"]
         assert [(one["name"], one["state"]) for one in listed] == [
             ("bare", "invalid"), ("bearer", "ready"), ("legacy", "ready"),
         ]  # fmt: skip
@@ -164,7 +164,7 @@ def test_hb_01_to_hb_05_cards_are_found_followed_and_asked_for_with_auth(
         assert at.service.clients.of("bearer", entry.entry.peer) is client
         # The reason of a failure is kept, and so is what was known.
         del at.cards.cards["/legacy" + OLD]
-        _, legacy = await at.do("POST", "agents/legacy/refresh")
+        _, legacy = await at.do("POST", "agents/legacy/refresh?tenant=north", who="all")
         assert legacy["state"] == "unreachable" and "HTTP 404" in legacy["reason"]
         assert [one["id"] for one in legacy["skills"]] == ["always", "other"]
         log = (await at.eventually("legacy", lambda one: "unreachable" in str(one["log"][-1:])))["log"]
@@ -190,7 +190,8 @@ def test_entry_whose_path_has_no_card_does_not_become_another_agent(tmp_path: Pa
 
     async def work(at: Fleet) -> None:
         assert (await at.until("quinn", state="ready"))["skills"][0]["id"] == "pr_review"
-        wrong = await at.until("wrong", state="unreachable")
+        await at.until("wrong", state="unreachable")
+        wrong = await at.at.get("all", "/api/agents/wrong?tenant=north")
         assert "no agent has the path '/v1/a2a/agents/Quinn'" in wrong["reason"]
         assert not wrong["skills"]
         probed = (await at.do("POST", "a2a/probe", {"url": f"{at.cards.url}/wrong"}))[1]
