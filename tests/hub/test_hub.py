@@ -11,16 +11,18 @@ from typing import Any
 
 import pytest
 
+from tests.cli.conftest import Run, trunkline
 from tests.harness import V1, Agent, ServerProcess
-from trunkline.cli.main import app
 from trunkline.client.client import Client
-from trunkline.errors import Misuse, RouteNotFound
+from trunkline.errors import RouteNotFound
 from trunkline.hub.hub import EVERYWHERE
 from trunkline.hub.template import write_workspace
 from trunkline.mock.app import Mock
 from trunkline.mock.script import read_scenarios
 from trunkline.mock.serve import BackgroundServer
 from trunkline.net.egress import Egress
+
+__all__ = ["trunkline"]
 
 LIMIT_S = 60.0
 SLOW = """
@@ -137,16 +139,14 @@ def test_the_hub_is_an_agent_whose_messages_are_routed(demo_hub: Agent) -> None:
     ["/v1/a2a/agents/Writer", "/v1/a2a/agents/nonexistent", "/v1/a2a/agents/nonexistent/a2a", "/Writer"],
 )
 def test_path_without_agent_is_refused_and_no_other_agent_does_the_work(
-    demo_hub: Agent, path: str, capsys: pytest.CaptureFixture[str]
+    demo_hub: Agent, path: str, trunkline: Run
 ) -> None:
     url = demo_hub.base + path
     before = demo_hub.http.get(f"{demo_hub.base}/api/tasks").json()["items"]
     for command in (["send", url, "hi"], ["task", "list", "-a", url], ["doctor", url]):
-        with pytest.raises(SystemExit) as ended:
-            app(command, prog_name="trunkline")
-        output = capsys.readouterr()
-        text = " ".join((output.out + output.err).split())
-        assert ended.value.code == 3, text
+        code, out, err = trunkline(*command)
+        text = " ".join((out + err).split())
+        assert code == 3, text
         assert f"no agent has the path '{path}'" in text
         assert "'writer'" in text
 
@@ -160,21 +160,16 @@ def test_path_without_agent_is_refused_and_no_other_agent_does_the_work(
 
 
 @pytest.mark.parametrize("path", ["", "/a2a", "/v1/a2a/agents/writer", "/v1/a2a/agents/writer/a2a"])
-def test_path_of_an_agent_is_called(demo_hub: Agent, path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        app(["send", demo_hub.base + path, "hi"], prog_name="trunkline")
-    output = capsys.readouterr()
-    assert not ended.value.code, output.err
-    assert "A first version" in output.out
+def test_path_of_an_agent_is_called(demo_hub: Agent, path: str, trunkline: Run) -> None:
+    code, out, err = trunkline("send", demo_hub.base + path, "hi")
+    assert not code, err
+    assert "A first version" in out
 
 
 @pytest.mark.parametrize("path", ["", "/v1/a2a/agents/writer"])
-def test_hb36_the_doctor_finds_nothing_wrong(
-    demo_hub: Agent, path: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        app(["doctor", demo_hub.base + path], prog_name="trunkline")
-    assert not ended.value.code, capsys.readouterr().out
+def test_hb36_the_doctor_finds_nothing_wrong(demo_hub: Agent, path: str, trunkline: Run) -> None:
+    code, out, _ = trunkline("doctor", demo_hub.base + path)
+    assert not code, out
 
 
 def test_work_goes_on_after_the_death_of_the_hub_also_if_its_entry_is_gone(tmp_path: Path) -> None:
@@ -274,30 +269,21 @@ def test_what_a_file_says_goes_also_to_addresses_that_are_not_public(host: str) 
     asyncio.run(Egress(networks=EVERYWHERE).check(f"http://{host}/hook"))
 
 
-def test_commands_of_a_workspace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_of_a_workspace(tmp_path: Path, trunkline: Run) -> None:
     workspace = tmp_path / "demo"
-
-    def command(*words: str) -> tuple[int, str]:
-        with pytest.raises(SystemExit) as ended:
-            app(["hub", *words], prog_name="trunkline")
-        return int(ended.value.code or 0), capsys.readouterr().out
-
-    assert command("init", str(workspace))[0] == 0
-    assert command("check", str(workspace)) == (0, f"{workspace}: nothing is wrong\n")
+    assert trunkline("hub", "init", str(workspace))[0] == 0
+    assert trunkline("hub", "check", str(workspace))[:2] == (0, f"{workspace}: nothing is wrong\n")
     (workspace / "hub.yaml").write_text("name: x\nsettings:\n  retentoin: 7d\n")
     (workspace / "keys.yaml").write_text("keys:\n  ci:\n    env: NOT_SET_ANYWHERE\n")
     (workspace / "agents.yaml").write_text("agents:\n  - name: a\n    url: ${NOT_SET_ANYWHERE}\n")
-    code, told = command("check", str(workspace))
+    code, told, _ = trunkline("hub", "check", str(workspace))
     assert code == 2
     assert "hub.yaml" in told and "line 3" in told and "retention" in told
     assert "keys.yaml" in told and "NOT_SET_ANYWHERE" in told
     assert "a: " in told
 
 
-def test_the_current_folder_is_meant_where_none_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_current_folder_is_meant_where_none_is_named(tmp_path: Path, trunkline: Run) -> None:
     (tmp_path / "hub.yaml").write_text("name: x\nhelmet: y\n")
-    with pytest.raises(Misuse, match="hub.yaml"):
-        app(["hub"], prog_name="trunkline")
+    code, _, err = trunkline("hub")
+    assert code == 2 and "hub.yaml" in err
