@@ -135,6 +135,31 @@ def test_what_is_said_to_a_parked_task_makes_it_due(event: ev.AnyEvent) -> None:
     assert (state.node, state.wake_at, state.child) == ("n2", None, "")
 
 
+@pytest.mark.parametrize(
+    ("more", "active_at"),
+    [
+        # The process died, or let go: nothing says when it stopped listening.
+        ([(900, ev.Claimed("n2"))], 900),
+        ([(500, ev.Claimed("")), (900, ev.Claimed("n2"))], 900),
+        # It was parked until 150, and taken up in time, later, and after the clock was set back.
+        ([(100, ev.Parked(150)), (150, ev.Claimed("n2"))], 2),
+        ([(100, ev.Parked(150)), (900, ev.Claimed("n2"))], 752),
+        ([(100, ev.Parked(rest_ms=50)), (900, ev.Claimed("n2"))], 752),
+        ([(100, ev.Parked(150)), (50, ev.Claimed("n2"))], 2),
+        # It was woken, by a word that is heard at once.
+        ([(100, ev.Parked(0, "k")), (120, ev.FollowUp(said("now"))), (130, ev.Claimed("n2"))], 130),
+        ([(100, ev.Parked(0, "k")), (150, ev.Claimed("n2"))], 2),
+    ],
+)
+def test_time_in_which_no_process_follows_a_task_is_no_silence(
+    more: list[tuple[int, ev.AnyEvent]], active_at: int
+) -> None:
+    state = fold("t", [ev.Recorded(1, 1, opening()), ev.Recorded(2, 2, ev.Status(TaskState.WORKING))])
+    for seq, (at, event) in enumerate(more, 3):
+        state.apply(ev.Recorded(seq, at, event))
+    assert state.active_at == active_at
+
+
 @pytest.mark.parametrize("event", WAKING, ids=lambda one: type(one).__name__)
 def test_what_is_said_to_a_running_task_parks_and_wakes_nothing(event: ev.AnyEvent) -> None:
     state = fold("t", recorded((opening(), ev.Status(TaskState.WORKING), event)))

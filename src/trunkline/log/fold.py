@@ -68,7 +68,7 @@ class State:
         # Ended for good; waiting for its caller; either, so that a waiting sender is answered.
         self.over = self.interrupted = self.resting = False
         self.created_at = self.status_at = 0
-        # When something was last said on it, by whomever; who holds it is not counted.
+        # When something was last said on it, plus the time since then in which no process followed it.
         self.active_at = 0
         self.status_message: Message | None = None
         self.metadata: Metadata | None = None
@@ -227,11 +227,12 @@ class State:
         node = event.node
         if event.due:
             self.came = max(self.came, self.parked_until or self.deadline or 0)
-        self.parked_until = 0
         if node and self.node and not self.interrupted:
             # The node before did not release the task, so it died. A question outlives its node.
             self.crashes.note_takeover(self.seq, at)
-        self.node = node
+        # No process followed the task since it was due; if it was not parked, nothing says since when.
+        self.active_at += max(0, at - (self.wake_at or self.active_at))
+        self.node, self.parked_until = node, 0
         # Whoever has it may die too: an open question stays due.
         self.wake_at, self.child = self.deadline, ""
 

@@ -371,7 +371,12 @@ class RemoteRun:
         """Wait until a webhook has told of the end, or the agent was silent too long."""
         while self._told() is None:
             self._check_silence()
-            await self._work.until(lambda: self._told() is not None, self._silence())
+            await self._work.until(self._is_end_told, self._silence())
+
+    def _is_end_told(self) -> bool:
+        # Each word begins a silence, whose end follows the monotonic clock once it is known here.
+        self._silence()
+        return self._told() is not None
 
     def _told(self) -> Result | None:
         """The remote task as a webhook has told of its end; without a task where that is to be asked for."""
@@ -429,10 +434,10 @@ class RemoteRun:
                     raise
                 raise TimedOut(f"no answer within {LOOK_S:g} seconds", reason="total") from None
 
-    def _silence(self, since: int = 0) -> Moment:
+    def _silence(self) -> Moment:
         """Return when the agent will have been silent for too long, counted from its last word."""
         longest_ms = round(self._following.silence_s * 1000)
-        return self._work.moment((since or self._work.state.active_at) + longest_ms, longest_ms)
+        return self._work.moment(self._work.state.active_at + longest_ms, longest_ms)
 
     def _check_silence(self, asking: Result | None = None) -> None:
         """Give an agent up that has said nothing for too long, or asks for ever what it should have closed.
@@ -469,7 +474,7 @@ class RemoteRun:
             await self._relay.flush()
             await self._work.emit(replace(said, message=message))
             await self._work.drain()
-        elif self._silence(state.status_at).ends <= self._work.loop.time():
+        if self._silence().ends <= self._work.loop.time():
             raise error
         await self._pause(state.notices)
 
