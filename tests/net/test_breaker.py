@@ -79,6 +79,16 @@ def test_a_try_whose_end_nobody_tells_is_lost_after_a_while() -> None:
     assert breaker.allows(A, 10 + TRY_S)
 
 
+def test_a_lane_is_down_since_its_first_failure_in_a_row() -> None:
+    breaker = opened(at=5)
+    assert breaker.allows(A, 15)
+    assert breaker.failed(A, 15)
+    assert breaker.down_s(A, 20) == 15
+    assert breaker.down_s(B, 20) == 0
+    breaker.succeeded(A)
+    assert breaker.down_s(A, 20) == 0
+
+
 def test_success_of_an_unknown_lane() -> None:
     breaker = Breaker()
     breaker.succeeded(A)

@@ -156,6 +156,9 @@ class Later(Breaker):
     def failed(self, lane: str, now: float) -> bool:
         return super().failed(lane, now + self.ahead)
 
+    def down_s(self, lane: str, now: float) -> float:
+        return super().down_s(lane, now + self.ahead)
+
 
 class Passes:
     """Lets every url pass but those that say they are bad."""

@@ -17,6 +17,8 @@ TARGETS = 4096
 
 
 class _TargetState(Struct):
+    # When the first of its failures in a row was.
+    since: float
     failures: int = 0
     # Above zero while its breaker is open.
     pause_s: float = 0.0
@@ -55,6 +57,11 @@ class Breaker:
         found = self._targets.get(target)
         return 0.0 if found is None else found.until
 
+    def down_s(self, target: str, now: float) -> float:
+        """Return for how many seconds a target has failed without a success between; 0 if it works."""
+        found = self._targets.get(target)
+        return 0.0 if found is None else now - found.since
+
     def succeeded(self, target: str) -> None:
         """The target answered well: all is forgotten."""
         self._targets.pop(target, None)
@@ -62,7 +69,7 @@ class Breaker:
     def failed(self, target: str, now: float) -> bool:
         """The target failed; true when it was this failure that opened the target, or opened it again."""
         # Taken out and put back, so that the targets stay in the order of their latest failures.
-        found = self._targets.pop(target, None) or _TargetState()
+        found = self._targets.pop(target, None) or _TargetState(now)
         if len(self._targets) >= self._limit:
             self._forget_one()
         self._targets[target] = found

@@ -24,7 +24,7 @@ from trunkline.net.fetch import FetcherOf
 from trunkline.net.resolver import on_behalf_of
 from trunkline.run.feed import Feed
 from trunkline.run.notification import NotificationComposer, OutgoingNotification
-from trunkline.run.retry import BUSY, GONE, Attempt, RetrySchedule, patience_ms
+from trunkline.run.retry import BUSY, DOWN_MS, GONE, Attempt, RetrySchedule, patience_ms
 from trunkline.run.tasks import Tasks
 from trunkline.store.records import Delivery, DeliveryOutcome, DeliveryResult, Shares, host_of
 
@@ -315,6 +315,9 @@ class DeliveryWorker:
     async def _lane_down(self, lane: str) -> None:
         host = host_of(lane)
         log.error("target.down host=%s", host)
+        if self._breaker.down_s(lane, asyncio.get_running_loop().time()) * 1000 < DOWN_MS:
+            # What is overdue waited for a process, or the clock was set; its target was not tried for long.
+            return
         before = self._clock() - self._schedule.span_ms
         try:
             given_up = await self._tasks.store.outbox.expire(lane, before, "the target was down for too long")

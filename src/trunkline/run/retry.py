@@ -17,6 +17,8 @@ QUICK = (1 * _SECOND, 3 * _SECOND, 9 * _SECOND)
 # And for a receiver that is down for days; each wait is spread by a fifth either way.
 LONG = (5 * _SECOND, 5 * _MINUTE, 30 * _MINUTE, *(hours * _HOUR for hours in (2, 5, 10, 14, 20, 24)))
 _LONGEST_WAIT = 24 * _HOUR
+# For how long a sender must have seen a target down before it gives up what waits for it.
+DOWN_MS = 15 * _MINUTE
 # A log that cannot be read is not the target's fault: it has its own patience.
 _UNREAD_WAIT = 1 * _MINUTE
 _UNREAD_TIMES = 60
@@ -61,7 +63,7 @@ class RetrySchedule(Struct, frozen=True):
     @property
     def span_ms(self) -> int:
         """How long a delivery may wait for a target that is down, before it is given up."""
-        return (sum(QUICK) + sum(LONG)) * 6 // 5 if self.long else 15 * _MINUTE
+        return (sum(QUICK) + sum(LONG)) * 6 // 5 if self.long else DOWN_MS
 
     def settle(self, delivery: Delivery, attempt: Attempt, now: int, chance: float) -> DeliveryResult:
         """The verdict on an attempt; `chance` is from 0 to 1 and spreads the long waits."""
