@@ -118,7 +118,7 @@ def test_an_agent_that_does_not_call_back_is_not_asked_to_again_for_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 1_000_000
-    monkeypatch.setattr("trunkline.peer.callbacks.now_ms", lambda: now)
+    monkeypatch.setattr("trunkline.peer.callbacks.monotonic_ms", lambda: now)
     made = Callbacks(SETTINGS)
     one, other = Peer(url="https://one.example"), Peer(url="https://other.example")
     made.note_refusal(one)

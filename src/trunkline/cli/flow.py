@@ -163,7 +163,7 @@ def _provision(hub: str) -> Provision:
         raise Misuse(f"{hub} is not the folder of a hub; it has neither {HUB} nor {LIST}")
     # Only a folder that was named may lack hub.yaml: a file agents.yaml can belong to any program.
     if hub or (workspace / HUB).is_file():
-        catalogue = Catalogue(lambda: 0)
+        catalogue = Catalogue()
         CatalogueFiles(workspace, _variable, catalogue.take_files).check()
         names = [one.name for one in catalogue.entries().values() if one.serves(DEFAULT_TENANT)]
         return workspace_provision(workspace, names)

@@ -53,7 +53,7 @@ def check(folder: str) -> list[str]:
         channels = check_notify(workspace, hub, variable_of({}))
     except Misuse as error:
         wrong.append(_named(workspace, error))
-    catalogue = Catalogue(lambda: 0)
+    catalogue = Catalogue()
     files = CatalogueFiles(workspace, variable_of(UNSERVED), catalogue.take_files, searches=bool(hub.search))
     unread: list[CeremonyFault] = []
     wrong += _faults(workspace, files, unread)

@@ -102,7 +102,7 @@ class Hub:
             raise missing_workspace(workspace)
         self.workspace = workspace
         self.file = read_hub(workspace)
-        self.catalogue = Catalogue(now_ms, searches=bool(self.file.search))
+        self.catalogue = Catalogue(searches=bool(self.file.search))
         self._variable = variable_of(variables)
         self._following: asyncio.Task[None] | None = None
         self.files = CatalogueFiles(

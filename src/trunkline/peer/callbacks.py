@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct, field
 
 from trunkline.auth.vault import Vault, can_seal, find_key
-from trunkline.clock import now_ms
+from trunkline.clock import monotonic_ms
 from trunkline.config import Settings
 from trunkline.errors import Misuse, Unauthenticated
 from trunkline.log.delegation import Notify
@@ -47,7 +47,7 @@ class Callbacks:
 
     def config(self, peer: Peer, tenant: str, task_id: str) -> PushConfig | None:
         """The webhook of a task for an agent; None if there is none that it could reach, or would call."""
-        if self._refused and self._refused.get(peer.url, 0) > now_ms():
+        if self._refused and self._refused.get(peer.url, 0) > monotonic_ms():
             return None
         base = self._public
         if self.own and not peer.external and _is_near(peer.url):
@@ -61,7 +61,7 @@ class Callbacks:
     def note_refusal(self, peer: Peer) -> None:
         """An agent may not call back here: for a while its tasks are sent without a webhook."""
         self._refused.pop(peer.url, None)
-        self._refused[peer.url] = now_ms() + REFUSED_MS
+        self._refused[peer.url] = monotonic_ms() + REFUSED_MS
         while len(self._refused) > _REFUSALS:
             del self._refused[next(iter(self._refused))]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
+from tests.stepped_clock import DAY_MS, SteppedClock
 from trunkline.fleet.catalogue.breaker import FAILURES, PAUSE_MS
 from trunkline.fleet.catalogue.catalogue import OF_FILES, Catalogue
 from trunkline.fleet.catalogue.entry import Entry, EntrySkill, faulty_entry
@@ -158,6 +160,22 @@ def test_another_workflow_is_another_agent() -> None:
     made.take_files([replace(entry, workflow="flows/whole.yaml")])
     found = made.find("default", "a")
     assert found is not None and (found.state, found.reason) == ("discovering", "")
+
+
+@pytest.mark.parametrize("step_ms", [-DAY_MS, DAY_MS])
+def test_clock_that_is_set_neither_prolongs_nor_ends_the_pause_of_a_breaker(
+    step_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SteppedClock(monkeypatch)
+    made = Catalogue()
+    made.take_files([written("a")])
+    for _ in range(FAILURES):
+        made.take_outcome("default", "a", succeeded=False)
+    clock.step(step_ms)
+    clock.move(PAUSE_MS - 10_000)
+    assert not made.admits("default", "a")
+    clock.move(10_000)
+    assert made.admits("default", "a")
 
 
 def test_the_breaker_is_shown() -> None:

@@ -67,7 +67,7 @@ def discovered(work: Callable[[Catalogue, KeptConnections], Awaitable[None]]) ->
         agent = KeptConnections()
         server = await asyncio.start_server(agent.answer, "127.0.0.1", 0)
         agent.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        catalogue = Catalogue(now_ms)
+        catalogue = Catalogue()
         clients = PeerClients(egress=lambda *_: Egress(loopback=True))
         keeper = CardDiscovery(catalogue, clients, now_ms, draw=lambda: 0.0)
         running = asyncio.create_task(keeper.run())

@@ -35,7 +35,7 @@ def test_only_what_was_announced_is_looked_at_for_its_end() -> None:
     async def main() -> None:
         store = store_from_url("memory:")
         await store.open()
-        catalogue = Catalogue(lambda: 0)
+        catalogue = Catalogue()
         now = [1000]
         documents = CatalogueDocuments(store.docs, catalogue, lambda: now[0])
         few = await calls_of_sweep(documents)

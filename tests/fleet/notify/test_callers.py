@@ -46,7 +46,7 @@ class Clock:
 
 
 def listed(name: str, **members: Any) -> Listed:
-    catalogue = Catalogue(now_ms)
+    catalogue = Catalogue()
     entry = Entry(name=name, owner="api", kind="skill", imported="a:b", tenants=(NORTH,), **members)
     catalogue.take(NORTH, name, entry)
     return cast("Listed", catalogue.find(NORTH, name))

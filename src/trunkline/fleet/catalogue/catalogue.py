@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from trunkline.auth.principal import DEFAULT_TENANT
+from trunkline.clock import monotonic_ms
 from trunkline.fleet.catalogue.breaker import AgentBreaker
 from trunkline.fleet.catalogue.entry import Entry
 from trunkline.fleet.catalogue.listed import CardFacts, Listed, Override, list_entry
@@ -33,9 +34,9 @@ class Catalogue:
     With `searches` the operator has set up a search engine, which entries may grant to their models.
     """
 
-    def __init__(self, now_ms: Callable[[], int], *, searches: bool = False) -> None:
+    def __init__(self, clock_ms: Callable[[], int] = monotonic_ms, *, searches: bool = False) -> None:
         self.searches = searches
-        self._now = now_ms
+        self._now = clock_ms
         self._entries: dict[Key, Entry] = {}
         self._facts: dict[Key, CardFacts] = {}
         self._failures: dict[Key, str] = {}
