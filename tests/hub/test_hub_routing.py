@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.harness import Agent
+from tests.hub.remote_agents import until
 from tests.hub.test_hub import HubProcess
 from trunkline.mock.app import Mock
 from trunkline.mock.script import read_scenarios
@@ -121,3 +122,26 @@ def test_a_skill_cools_down_by_subject(fleet: Fleet) -> None:
     ]
     assert [one["agent"] for one in tasks] == ["asker", "hub", "asker"]
     assert "cools down" in tasks[1]["error"]
+
+
+def test_work_goes_elsewhere_once_an_agent_was_found_to_be_down(tmp_path: Path) -> None:
+    mocks = [Mock(read_scenarios(text, where="mock")[0]) for text in (WRITER, ASKER)]
+    first = BackgroundServer(mocks[0])
+    with BackgroundServer(mocks[1]) as asker, first as writer:
+        (tmp_path / "hub.yaml").write_text(HUB)
+        (tmp_path / "agents.yaml").write_text(AGENTS.replace("WRITER", writer).replace("ASKER", asker))
+        with HubProcess(tmp_path) as hub:
+            agent = Agent(hub.base)
+            fleet = Fleet(agent, *mocks)
+            first.close()
+            # Its card was read before, so the hub learns of it by the connection that is refused.
+            _, said = fleet.post("dispatch", message="go", skill="draft")
+            (waiting,) = said["tasks"]
+            assert waiting["agent"] == "writer"
+            until(lambda: fleet.get("agents/writer")["state"] == "unreachable")
+            _, said = fleet.post("dispatch", message="go", skill="draft", wait=30)
+            assert [(one["agent"], one["state"]) for one in said["tasks"]] == [("asker", "input-required")]
+            again = Mock(read_scenarios(WRITER, where="mock")[0])
+            with BackgroundServer(again, port=int(writer.rpartition(":")[2])):
+                until(lambda: fleet.get(f"tasks/{waiting['taskId']}")["state"] == "completed")
+            agent.close()

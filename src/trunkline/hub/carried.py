@@ -310,6 +310,7 @@ class CarriedAgents:
             self._clients,
             self._executors.following,
             ended=lambda tenant, well: self._catalogue.take_outcome(tenant, name, succeeded=well),
+            missed=lambda tenant: self._catalogue.take_absence(tenant, name),
         )
         settings = self._settings
         silent_s, kept_s = settings.task_max_age, settings.kept_s

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from hashlib import blake2b
 from typing import Literal
 
@@ -71,10 +72,16 @@ class EntryExecutor:
         following: Following | None = None,
         *,
         ended: Callable[[str, bool], None] = lambda tenant, succeeded: None,
+        missed: Callable[[str], None] = lambda tenant: None,
     ) -> None:
-        """Take who is listed; `ended` is told the tenant of each task that ended, and whether well."""
+        """Take the listed agent.
+
+        `ended` gets the tenant of each task that ended, and whether it succeeded. `missed` gets the tenant of
+        a task that could not reach the agent.
+        """
         self._name = name
         self._ended = ended
+        self._missed = missed
         self._following = following or Following()
         self._listed = listed
         self._clients = clients
@@ -122,7 +129,8 @@ class EntryExecutor:
             why = f"{self._name} cannot be called: its entry lacks what that needs"
             return spoken(work, TaskState.FAILED, why, UNCALLABLE)
         polls = self._clients.polls(key)
-        run = RemoteRun(work, target, peer, client, following=self._following, polls=polls)
+        missed = partial(self._missed, work.tenant)
+        run = RemoteRun(work, target, peer, client, following=self._following, polls=polls, missed=missed)
         verdict = await run.run()
         if (succeeded := is_success(verdict)) is not None:
             self._ended(work.tenant, succeeded)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import cast
 
 from msgspec import Struct, convert, to_builtins
@@ -92,8 +93,11 @@ class RemoteRun:
         *,
         following: Following,
         polls: asyncio.Semaphore,
+        missed: Callable[[], None] = lambda: None,
     ) -> None:
         self._work = work
+        # Called when the agent is found to be away.
+        self._missed = missed
         self._following = following
         self._polls = polls
         self._target = target
@@ -469,6 +473,7 @@ class RemoteRun:
         state = self._work.state
         if not self._is_away():
             log.warning("peer.away task=%s error=%a", state.task_id, str(error))
+            self._missed()
             said = spoken(self._work, TaskState.WORKING, f"{self._name} is away; it is tried again.")
             message = replace(cast("Message", said.message), metadata={AWAY_KEY: True})
             await self._relay.flush()

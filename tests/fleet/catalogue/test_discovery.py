@@ -33,6 +33,7 @@ class KeptConnections:
     """An agent that keeps connections open, shows its card, and below `/hangs` waits to be told to show another."""
 
     def __init__(self) -> None:
+        self.asked = 0
         self.open: set[asyncio.StreamWriter] = set()
         self.hanging = 0
         self.told = asyncio.Event()
@@ -42,6 +43,7 @@ class KeptConnections:
         self.open.add(writer)
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
+                self.asked += 1
                 hangs = b" /hangs/" in head
                 if hangs:
                     self.hanging += 1
@@ -100,6 +102,22 @@ def test_no_connection_stays_open_when_a_card_has_been_read(monkeypatch: pytest.
     async def work(catalogue: Catalogue, agent: KeptConnections) -> None:
         await add_many(catalogue, agent.url)
         await until(lambda: not agent.open)
+
+    discovered(work)
+
+
+def test_tasks_that_cannot_reach_an_agent_cause_one_read_of_its_card() -> None:
+    async def work(catalogue: Catalogue, agent: KeptConnections) -> None:
+        add(catalogue, "missed", agent.url)
+        await until(lambda: catalogue.listed("north")[0].state == "ready")
+        assert agent.asked == 1
+        for _ in range(100):
+            catalogue.take_absence("north", "missed")
+        catalogue.take_absence("north", "unknown")
+        await until(lambda: agent.asked > 1)
+        add(catalogue, "other", agent.url)
+        await until(lambda: [one.state for one in catalogue.listed("north")] == ["ready", "ready"])
+        assert agent.asked == 3
 
     discovered(work)
 

@@ -49,6 +49,8 @@ class Catalogue:
         # Whether a tenant may have agents of a kind; `forget_view` where that has changed.
         self.allows: Callable[[str, str], bool] = lambda tenant, kind: True
         self.changed: list[Changed] = []
+        # Called when a task could not reach the agent of an entry; set by what reads the cards.
+        self.missed: Callable[[Key], None] = lambda key: None
 
     # Reading.
 
@@ -172,6 +174,12 @@ class Catalogue:
             self._turn(
                 tenant, name, lambda known: known.succeeded() if succeeded else known.failed(self._now())
             )
+
+    def take_absence(self, tenant: str, name: str) -> None:
+        """Have the card of an agent read soon, because a task could not reach the agent."""
+        key = self.key_of(tenant, name)
+        if key is not None:
+            self.missed(key)
 
     def take_try(self, tenant: str, name: str) -> None:
         """Work goes to an agent; while its breaker is half open it is the only one for a minute."""

@@ -27,6 +27,8 @@ CARD_REFRESH_S = 600.0
 # How many agents are asked at once. Of one tenant not more than are left for others, so that those which
 # answer slowly, or never, keep only the others of their tenant waiting.
 ASKING = 32
+# How soon a card is read when a task could not reach its agent: tasks that notice it together cause one read.
+MISSED_S = 0.5
 # The size of a card that is asked for only if it has changed.
 REMEMBERED = 16 << 10
 
@@ -65,6 +67,7 @@ class CardDiscovery:
         self._asking: dict[Key, asyncio.Event] = {}
         self._woken = asyncio.Event()
         catalogue.changed.append(self._note)
+        catalogue.missed = self._read_soon
         for key, entry in catalogue.entries().items():
             self._note(key, None, entry)
 
@@ -84,6 +87,13 @@ class CardDiscovery:
         self._due[key] = due = monotonic() + in_s
         heapq.heappush(self._queue, (due, key))
         self._woken.set()
+
+    def _read_soon(self, key: Key) -> None:
+        """Read a card that was read well before, so that the state of its agent is that of now."""
+        due = self._due.get(key)
+        is_failing = key in self._failures or key in self._asking
+        if due is not None and not is_failing and due - monotonic() > MISSED_S:
+            self._plan(key, MISSED_S)
 
     def card_of(self, peer: Peer) -> PeerCard | None:
         """The card of an agent, so that whoever calls it need not ask for it again."""
