@@ -15,10 +15,12 @@ from trunkline.errors import FlowRefused
 from trunkline.flow import definitions
 from trunkline.flow.activities.base import Activity, Outcome
 from trunkline.flow.definition.document import WORKFLOW_ID_KIND
+from trunkline.flow.engine.run_messages import run_task_id
 from trunkline.flow.local import LocalFlows
 from trunkline.flow.rest import FlowApi, slug
 from trunkline.net.http import HttpRequest
 from trunkline.net.in_process import InProcessHttpClient
+from trunkline.wire.types import Correlation
 
 Told = tuple[int, dict[str, Any]]
 
@@ -34,10 +36,10 @@ class Rest:
     def __init__(self, flows: LocalFlows) -> None:
         self._client = InProcessHttpClient(Door(FlowApi(lambda: flows.port, UNSIGNED)))
 
-    async def __call__(self, asked: str, body: Any = None) -> Told:
+    async def __call__(self, asked: str, body: Any = None, *headers: tuple[str, str]) -> Told:
         method, path = asked.split(" ")
         sent = body if isinstance(body, bytes) else None if body is None else msgspec.json.encode(body)
-        response = await self._client.open(HttpRequest(method, f"http://localhost{path}", (), sent))
+        response = await self._client.open(HttpRequest(method, f"http://localhost{path}", headers, sent))
         told = await response.read(1 << 20)
         await response.close()
         return response.status, msgspec.json.decode(told) if told else {}
@@ -75,6 +77,15 @@ async def test_a_definition_is_registered_once_and_its_runs_are_told() -> None:
         status, told = await rest("GET /v1/executions?phase=completed&limit=5")
         assert [one["execution_id"] for one in told["executions"]] == ["r:1"]
         assert told["executions"][0]["definition_name"] == "Customer  Routing (v2)"
+
+
+async def test_headers_of_a_start_name_the_work_that_its_run_belongs_to() -> None:
+    async with LocalFlows(limits=PARKING) as flows:
+        given = {"definition": workflow(), "input": {}, "execution_id": "r"}
+        headers = ("X-Correlation-Id", "c-17"), ("X-Parent-Id", "p-4")
+        assert (await Rest(flows)("POST /v1/executions", given, *headers))[0] == 200
+        feed = await flows.runner.tasks.load("default", run_task_id("r", "default"))
+        assert feed is not None and feed.state.correlation == Correlation("c-17", "p-4")
 
 
 async def test_rows_come_in_pages_and_the_newest_checkpoint_is_shown() -> None:

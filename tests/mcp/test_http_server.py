@@ -18,7 +18,7 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 from tests.bridge.agents import planner
 from tests.harness import NO_TLS
 from tests.mcp.test_skill_server import answering, text
-from trunkline import Agent
+from trunkline import Agent, Turn
 from trunkline.mcp import http_server
 
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -47,8 +47,10 @@ async def served(agent: Agent | None = None, **settings: Any) -> AsyncIterator[s
 
 
 @asynccontextmanager
-async def connected(base: str, key: str = "", **options: Any) -> AsyncIterator[McpClient]:
-    headers = {"X-API-Key": key} if key else {}
+async def connected(
+    base: str, key: str = "", correlation: dict[str, str] | None = None, **options: Any
+) -> AsyncIterator[McpClient]:
+    headers = ({"X-API-Key": key} if key else {}) | (correlation or {})
     async with create_mcp_http_client(headers=headers) as http_client:
         async with McpClient(
             streamable_http_client(f"{base}/mcp", http_client=http_client), **options
@@ -75,6 +77,24 @@ def test_the_skills_of_a_served_agent(mode: str) -> None:
             found = await mcp.call_tool("a2a__planner__paint", {"query": "x"})
             assert text(found).endswith(": blue")
             assert [words for words, _ in asked] == ["Which colour?"]
+
+    run(main())
+
+
+@ERAS
+def test_headers_of_a_call_name_the_work_that_its_task_belongs_to(mode: str) -> None:
+    agent = Agent("tracer")
+
+    @agent.skill
+    async def trace(turn: Turn) -> str:
+        """Return the work that the call belongs to."""
+        return f"{turn.correlation_id} {turn.parent_id}"
+
+    async def main() -> None:
+        given = {"X-Correlation-Id": "c-17", "X-Parent-Id": "p-4"}
+        async with served(agent) as base, connected(base, correlation=given, mode=mode) as mcp:
+            (name, *_) = [one.name for one in (await mcp.list_tools()).tools]
+            assert text(await mcp.call_tool(name, {"query": "go"})) == "c-17 p-4"
 
     run(main())
 

@@ -61,7 +61,7 @@ from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
 from trunkline.store.records import Where
 from trunkline.wire.question import QUESTION_CLOSED, Rejection, answered_question
-from trunkline.wire.types import Message, Part, SendRequest
+from trunkline.wire.types import Correlation, Message, Part, SendRequest
 
 # How long a call waits for the run to come to rest, unless it says otherwise.
 WAIT_S = 60.0
@@ -89,6 +89,7 @@ class FlowCaller(Struct, frozen=True):
     owner: str | None = None
     # Whether an operator acts for a tenant that is not its own.
     by_operator: bool = False
+    correlation: Correlation | None = None
 
     def knows(self, run: FoundRun) -> bool:
         """Whether it may know of a run."""
@@ -212,7 +213,7 @@ class FlowPort:
         """Open the task of a run; None if another start was faster."""
         task_id = run_task_id(order.execution, caller.tenant)
         self.definitions.hold(caller.tenant, loaded)
-        request = SendRequest(order.message(f"{task_id}:order", given))
+        request = SendRequest(order.message(f"{task_id}:order", given), correlation=caller.correlation)
         async with self.admitted(caller) or nullcontext():
             feed, ack = self._runner.submit(
                 caller.tenant, caller.principal, request, agent=self._agent, task_id=task_id

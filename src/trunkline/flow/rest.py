@@ -28,6 +28,7 @@ from trunkline.flow.results import moment_text
 from trunkline.flow.scopes import owner_known
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.http.mounts import App, Mount, Route
+from trunkline.wire.service_parameters import read_correlation
 
 log = logging.getLogger("trunkline.flow")
 WORKFLOWS, EXECUTIONS = "/v1/workflows", "/v1/executions"
@@ -134,7 +135,13 @@ class FlowApi:
         pattern: str = scope["trunkline.route"]
         query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
         tenant = tenant_of(principal, query.pop("tenant", ""))
-        caller = FlowCaller(tenant, principal.name, owner_known(principal), tenant != principal.tenant)
+        caller = FlowCaller(
+            tenant,
+            principal.name,
+            owner_known(principal),
+            tenant != principal.tenant,
+            read_correlation(dict(scope["headers"])),
+        )
         control = Control(self._port(), caller, self._signatures)
         root: str = scope["root_path"]
         below: str = scope["path"].removeprefix(root).removeprefix("/")

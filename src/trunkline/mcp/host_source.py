@@ -15,6 +15,7 @@ from trunkline.mcp.task_agent import Offer
 from trunkline.server.operations import Operations
 from trunkline.wire.card import Card, card_v1
 from trunkline.wire.peer_card import PeerCard, read_card
+from trunkline.wire.types import Correlation
 
 _PREFIX = "a2a"
 # Tools are made of cards once for each tenant, and again when a card has changed.
@@ -40,11 +41,11 @@ class HostSource:
         self._listed = listed
         self._made: OrderedDict[str, tuple[_Cards, list[tuple[Tool, str]]]] = OrderedDict()
 
-    async def offers(self, caller: Principal | None) -> Mapping[str, Offer]:
-        """The tools of the caller's tenant, whose calls are the caller's own tasks."""
+    async def offers(self, caller: Principal | None, correlation: Correlation | None) -> Mapping[str, Offer]:
+        """Return the tools of the caller's tenant, whose calls are the caller's own tasks."""
         principal = caller or ANONYMOUS
         served = {one.name: one for one in self._listed(principal)}
-        agents = {name: LocalAgent(one.operations, principal) for name, one in served.items()}
+        agents = {name: LocalAgent(one.operations, principal, correlation) for name, one in served.items()}
         tools = self._tools(principal.tenant, served)
         return {tool.name: Offer(tool, agents[name]) for tool, name in tools}
 

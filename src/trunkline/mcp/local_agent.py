@@ -9,7 +9,7 @@ from trunkline.client.message import Sending, compose
 from trunkline.client.result import Result
 from trunkline.server.caller import Caller
 from trunkline.server.operations import Operations
-from trunkline.wire.types import RESTING, Part, Task, TaskQuery
+from trunkline.wire.types import RESTING, Correlation, Part, Task, TaskQuery
 from trunkline.wire.writer import Dialect
 
 # A task that does not move is looked at all the same: it may have moved to another process.
@@ -19,9 +19,9 @@ _LOOK_S = 5.0
 class LocalAgent:
     """An agent of this host, for one caller."""
 
-    def __init__(self, operations: Operations, principal: Principal) -> None:
+    def __init__(self, operations: Operations, principal: Principal, correlation: Correlation | None) -> None:
         self._operations = operations
-        self._caller = Caller(principal, Dialect.V1, wait=False)
+        self._caller = Caller(principal, Dialect.V1, wait=False, correlation=correlation)
 
     async def begin(
         self, parts: Sequence[Part], *, skill: str = "", task_id: str = "", question: str = ""

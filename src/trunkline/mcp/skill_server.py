@@ -38,7 +38,8 @@ from trunkline.mcp.handoff import (
 from trunkline.mcp.task_agent import Offer, ToolSource
 from trunkline.mcp.tool_call import HAND_OFF_S, FormAnswer, ToolCall
 from trunkline.wire.question import Question
-from trunkline.wire.types import INTERRUPTED, Part, TaskState
+from trunkline.wire.service_parameters import read_correlation
+from trunkline.wire.types import INTERRUPTED, Correlation, Part, TaskState
 
 log = logging.getLogger("trunkline.mcp")
 RequestContext = ServerRequestContext[Any, Any]
@@ -79,7 +80,7 @@ class SkillServer:
 
     async def offers(self, context: RequestContext) -> Mapping[str, Offer]:
         """The tools of whoever asks."""
-        return await self._source.offers(caller_of(context))
+        return await self._source.offers(caller_of(context), correlation_of(context))
 
     async def offer(self, context: RequestContext, task: HandOff) -> Offer:
         """The tool by which a task was begun.
@@ -227,6 +228,12 @@ def caller_of(context: RequestContext) -> Principal | None:
     """The principal of a request that an HTTP server has let in."""
     request = context.request
     return None if request is None else request.scope.get("trunkline.principal")
+
+
+def correlation_of(context: RequestContext) -> Correlation | None:
+    """Return the work that the headers of an HTTP request name."""
+    request = context.request
+    return None if request is None else read_correlation(dict(request.scope["headers"]))
 
 
 def can_elicit(context: RequestContext) -> bool:

@@ -13,7 +13,7 @@ from trunkline.bridge.tool import Tool
 from trunkline.bridge.tools import Toolbox
 from trunkline.client.client import Client
 from trunkline.client.result import Result
-from trunkline.wire.types import Part
+from trunkline.wire.types import Correlation, Part
 
 # How often a task that only adds to its answer is looked at.
 _LOOK_S = 0.5
@@ -51,8 +51,8 @@ class Offer(Struct, frozen=True):
 class ToolSource(Protocol):
     """What a server of MCP offers to a caller; on this machine alone there is none to tell from another."""
 
-    async def offers(self, caller: Principal | None) -> Mapping[str, Offer]:
-        """The tools by name."""
+    async def offers(self, caller: Principal | None, correlation: Correlation | None) -> Mapping[str, Offer]:
+        """Return the tools by name; their calls belong to the work that `correlation` names."""
         ...
 
 
@@ -102,7 +102,7 @@ class ToolboxSource:
             if isinstance(peer, Client):
                 self._offers[tool.name] = Offer(tool, agents.setdefault(id(peer), ClientAgent(peer)))
 
-    async def offers(self, caller: Principal | None) -> Mapping[str, Offer]:
-        """The same tools for everybody."""
-        del caller
+    async def offers(self, caller: Principal | None, correlation: Correlation | None) -> Mapping[str, Offer]:
+        """Return the same tools for everybody."""
+        del caller, correlation
         return self._offers
