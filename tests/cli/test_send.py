@@ -386,15 +386,24 @@ def test_metadata_goes_in_the_payload_and_parameters_in_headers(trunkline: Run, 
     assert "x-trace-id" not in params.get("metadata", {})
 
 
-def test_a_0_3_agent_reads_the_work_in_both_metadata(trunkline: Run, scripted: Make) -> None:
+@pytest.mark.parametrize("command", ["send", "chat", "tools"])
+def test_a_0_3_agent_reads_the_work_in_both_metadata(
+    trunkline: Run, scripted: Make, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
     peer = scripted()
     own = {"url": f"{peer.url}/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "0.3"}
-    peer.card = {"supportedInterfaces": [own]}
+    peer.card = {"supportedInterfaces": [own], "name": "n", "skills": [{"id": "s", "name": "s"}]}
     peer.methods["message/send"] = lambda _: {
         "kind": "task", "id": "t", "contextId": "c", "status": {"state": "completed"},
     }  # fmt: skip
-    work = ("--skill", "s", "--correlation-id", "co", "--parent-id", "pa")
-    code, _, err = trunkline("send", peer.url, "hi", "--a2a-version", "0.3", *work)
+    monkeypatch.setattr("sys.stdin", io.StringIO("hi\n"))
+    given = {
+        "send": ("hi", "--skill", "s"),
+        "chat": ("--skill", "s"),
+        "tools": ("--call", "a2a__n__s", "--arguments", '{"query": "hi"}'),
+    }
+    work = ("--correlation-id", "co", "--parent-id", "pa")
+    code, _, err = trunkline(command, peer.url, *given[command], "--a2a-version", "0.3", *work)
     assert code == 0, err
     (params,) = peer.params("message/send")
     named = {"skillHint": "s", "correlationId": "co", "parentId": "pa"}

@@ -28,7 +28,7 @@ _HELP = "/new begins a new conversation, /ids shows where this one stands, /quit
 
 @commands.calling(
     "chat",
-    "context-id", "task-id", "skill", "metadata", *CALLING, "poll-interval",
+    "context-id", "task-id", "skill", "correlation-id", "parent-id", "metadata", *CALLING, "poll-interval",
 )  # fmt: skip
 async def chat(session: Session) -> None:
     """Talk with an agent, turn by turn; /new begins anew, /quit ends."""
@@ -66,7 +66,11 @@ async def chat(session: Session) -> None:
 
 
 async def _say(session: Session, talk: Chat, said: str, *, interactive: bool) -> None:
-    sending: Sending = {"metadata": session.config.members("metadata")}
+    sending: Sending = {
+        "metadata": session.config.members("metadata"),
+        "correlation_id": session.config.text("correlation-id"),
+        "parent_id": session.config.text("parent-id"),
+    }
     session.task_id = talk.task_id
     if not interactive:
         stream = talk.stream(said, **sending)

@@ -24,8 +24,8 @@ OF_AGENTS = ("bearer", "api-key", "svc-param", "transport", "a2a-version", "inse
 
 @commands.parsed(
     "tools",
-    "format", "allow", "deny", "tag", "prefix", "agents", "call", "arguments", *OF_AGENTS,
-    "output", "json", "debug", "config",
+    "format", "allow", "deny", "tag", "prefix", "agents", "call", "arguments", "correlation-id", "parent-id",
+    *OF_AGENTS, "output", "json", "debug", "config",
     arguments="[AGENT]…", about="The agents; the one of A2ACLI_AGENT_CARD unless told.",
 )  # fmt: skip
 def tools(invocation: Invocation) -> None:
@@ -78,7 +78,12 @@ def _listed(box: Toolbox, shape: str) -> list[dict[str, object]]:
 
 
 async def _call(box: Toolbox, name: str, config: ClientConfiguration) -> int:
-    outcome = await box.call(name, config.members("arguments") or {})
+    outcome = await box.call(
+        name,
+        config.members("arguments") or {},
+        correlation_id=config.text("correlation-id"),
+        parent_id=config.text("parent-id"),
+    )
     if config.as_json:
         print_json(outcome.mcp())
     else:
