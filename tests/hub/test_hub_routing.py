@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -144,4 +145,37 @@ def test_work_goes_elsewhere_once_an_agent_was_found_to_be_down(tmp_path: Path) 
             again = Mock(read_scenarios(WRITER, where="mock")[0])
             with BackgroundServer(again, port=int(writer.rpartition(":")[2])):
                 until(lambda: fleet.get(f"tasks/{waiting['taskId']}")["state"] == "completed")
+            agent.close()
+
+
+EFFECT = {"domain": "ci", "path": "prs.open", "delta": -1.0, "confidence": 1.0}
+EFFECTS = {
+    "uri": "https://example.org/ext/effect-domain-v1",
+    "params": {"skills": {"draft": {"effects": [EFFECT]}}},
+}
+
+
+def test_effects_of_a_card_are_listed_and_rank_its_agent(tmp_path: Path) -> None:
+    declares = f"agent: {{name: Asker, skills: [{{id: draft}}], extensions: [{json.dumps(EFFECTS)}]}}\n"
+    mocks = [Mock(read_scenarios(text, where="mock")[0]) for text in (WRITER, f"{declares}otherwise: Done.")]
+    with BackgroundServer(mocks[0]) as writer, BackgroundServer(mocks[1]) as asker:
+        (tmp_path / "agents.yaml").write_text(AGENTS.replace("WRITER", writer).replace("ASKER", asker))
+        with HubProcess(tmp_path) as hub:
+            agent = Agent(hub.base)
+            fleet = Fleet(agent, *mocks)
+            until(lambda: {fleet.get(f"agents/{name}")["state"] for name in ("writer", "asker")} == {"ready"})
+            effects = {one["id"]: one["effects"] for one in fleet.get("agents/asker")["skills"]}
+            assert effects["draft"] == [EFFECT]
+            _, said = fleet.post(
+                "dispatch", message="x", skill="draft", metadata={"effectHint": "ci"}, wait=30
+            )
+            for path in (
+                "route?skill=draft&effect=ci:prs.open",
+                f"tasks/{said['tasks'][0]['taskId']}/route",
+            ):
+                first, *others = fleet.get(path)["candidates"]
+                assert (first["agent"], first["parts"]["effect"], first["parts"]["weight"]) == ("asker", 1, 2)
+                assert [(one["parts"]["weight"], "effect" in one["parts"]) for one in others] == [
+                    (1, False)
+                ] * 2
             agent.close()
