@@ -319,6 +319,14 @@ def test_the_card_is_found_from_its_own_address_and_from_the_endpoint(sound: Sou
         )
 
 
+def test_card_of_the_root_does_not_stand_for_a_missing_one(sound: Sound, examine: Examine) -> None:
+    url = "http://localhost/agents/nobody/.well-known/agent-card.json"
+    found = examine(sound(), url)
+    assert (found.agent, found.tasks, _failed(found)) == ("", 0, ["card-found", "card-legacy-path"])
+    assert f"no card at {url}: HTTP 404" in found.nothing
+    assert reports.exit_code(found) == 3
+
+
 def test_credentials_stay_at_the_host_that_was_named(sound: Sound, examine: Examine) -> None:
     strangers: list[str] = []
 

@@ -119,6 +119,10 @@ class Subject:
         for base in ("",) if is_card_url else card_bases(given):
             found = await asyncio.gather(*(self.get_card(self.origin + base + path) for path in paths))
             self.cards = dict(zip(paths, found, strict=True))
+            if is_card_url and not is_card(found[0]):
+                # A card at the root may describe another agent.
+                self.cards = dict.fromkeys((CARD, LEGACY), found[0])
+                return False
             if not any(map(is_card, found)):
                 continue
             place = self.origin + base + next(path for path in paths if is_card(self.cards[path]))
