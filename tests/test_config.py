@@ -227,7 +227,7 @@ def test_an_invalid_value_is_reported_with_its_source(
     with pytest.raises(Misuse) as from_variable:
         load()
     assert str(from_variable.value) == f"setting {name!r} (from TRUNKLINE_{name.upper()}): {text}"
-    assert from_variable.value.hint == "trunkline config show --server"
+    assert from_variable.value.hint == f"unset TRUNKLINE_{name.upper()}"
 
 
 def test_a_misspelt_setting_in_the_file_names_the_file(clean: Path) -> None:

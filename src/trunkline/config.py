@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -249,6 +250,7 @@ _TABLES = {"issuers"}
 DEFAULT, AUTHOR, COMMAND_LINE = "default", "agent", "command line"
 _NAMED = re.compile(r".*`\$\.([a-z_]+)|([a-z_]+)")
 _LISTING = "trunkline config show --server"
+_TOML_LINE = re.compile(r" \(at line (\d+), column (\d+)\)")
 _EXPECTED = re.compile(r"Expected `([a-z]+)`(?:, got `[a-z]+`)?")
 _KINDS = {"int": "an integer", "float": "a number", "bool": "true or false", "str": "text", "array": "a list"}
 
@@ -317,23 +319,34 @@ def convert(found: Mapping[str, SourcedValue]) -> Settings:
     try:
         return msgspec.convert(values, Settings, strict=False, dec_hook=_secret)
     except msgspec.ValidationError as error:
-        raise Misuse(_describe(str(error), found), hint=_LISTING) from None
+        raise _describe(str(error), found) from None
 
 
-def _describe(error: str, found: Mapping[str, SourcedValue]) -> str:
-    """Return what is wrong with a setting, where it was set, and what to write instead."""
+def _describe(error: str, found: Mapping[str, SourcedValue]) -> Misuse:
+    """Return the error that says what is wrong with a setting, where it was set, and what to write instead."""
     if error.startswith("Object contains unknown field") and "$" not in error:
         name = error.partition("`")[2].partition("`")[0]
         near = find_similar(name)
         fix = f"did you mean {near!r}?" if near else f"`{_LISTING}` lists all"
-        return f"unknown setting {name!r} (from {found[name].source}); {fix}"
+        return _refuse(name, found[name].source, f"unknown setting {name!r}", f"; {fix}")
     match = _NAMED.match(error)
     name = "" if match is None else match[1] or match[2]
     if name not in found:
-        return f"settings: {error}"
+        return Misuse(f"settings: {error}", hint=_LISTING)
     text = _EXPECTED.sub(lambda kind: f"expected {_KINDS.get(kind[1], kind[1])}", error)
     text = text.removesuffix(f" - at `$.{name}`").removeprefix(f"{name}: ")
-    return f"setting {name!r} (from {found[name].source}): {text}{_explain_value(name, found[name].value)}"
+    value = _explain_value(name, found[name].value)
+    return _refuse(name, found[name].source, f"setting {name!r}", f": {text}{value}")
+
+
+def _refuse(name: str, source: str, what: str, why: str) -> Misuse:
+    """Return the error of a setting, with a hint that works while the setting is still wrong."""
+    hint = _LISTING
+    if source.startswith(PREFIX):
+        hint = f"unset {source}"
+    elif Path(source).is_file():
+        hint = shlex.join(["grep", "-n", name, source])
+    return Misuse(f"{what} (from {source}){why}", hint=hint)
 
 
 def _explain_value(name: str, value: object) -> str:
@@ -379,7 +392,7 @@ def assignment(text: str) -> tuple[str, object]:
     if not equals:
         raise Misuse(f"--set takes name=value, not {text!r}", hint=_LISTING)
     name = name.strip().replace("-", "_")
-    return name, _value(name, value)
+    return name, _value(name, value, COMMAND_LINE)
 
 
 def _from_file(path: Path) -> dict[str, object]:
@@ -389,7 +402,13 @@ def _from_file(path: Path) -> dict[str, object]:
         with path.open("rb") as opened:
             return tomllib.load(opened)
     except tomllib.TOMLDecodeError as error:
-        raise Misuse(f"{path} is not valid TOML: {error}", hint=_LISTING) from None
+        text, line = str(error), _TOML_LINE.search(str(error))
+        if line is None:
+            raise Misuse(
+                f"{path}: invalid TOML: {text}", hint=f"tail -n 1 {shlex.quote(str(path))}"
+            ) from None
+        text = f"{path}, line {line[1]}: invalid TOML at column {line[2]}: {text[: line.start()]}"
+        raise Misuse(text, hint=f"sed -n {line[1]}p {shlex.quote(str(path))}") from None
 
 
 def find_unknown_variables() -> dict[str, str]:
@@ -408,15 +427,19 @@ def environment(prefix: str) -> dict[str, str]:
 
 def _from_environment() -> dict[str, object]:
     given = {name.removeprefix(PREFIX).lower(): value for name, value in environment(PREFIX).items()}
-    return {name: _value(name, text) for name, text in given.items() if name in Settings.__struct_fields__}
+    return {
+        name: _value(name, text, PREFIX + name.upper())
+        for name, text in given.items()
+        if name in Settings.__struct_fields__
+    }
 
 
-def _value(name: str, text: str) -> object:
+def _value(name: str, text: str, source: str) -> object:
     if name in _TABLES:
         try:
             return msgspec.json.decode(text)
         except msgspec.DecodeError as error:
-            raise Misuse(f"setting {name!r} takes a JSON list here: {error}", hint=_LISTING) from None
+            raise _refuse(name, source, f"setting {name!r}", f": expected a JSON list: {error}") from None
     if name in _LISTS:
         return tuple(one.strip() for one in text.split(",") if one.strip())
     return text

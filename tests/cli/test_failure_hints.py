@@ -167,6 +167,7 @@ def check_runs(hint: str) -> None:
             "pip",
             "python",
             "sed",
+            "tail",
             "unset",
         )
         return
@@ -253,6 +254,38 @@ def test_a_refused_message_names_the_next_command(
     assert code in (1, 3) and lines[0].startswith("Error: ") and error in lines[0]
     assert lines[-1] == f"Hint: {hint.format(url=scribe_url)}"
     check_runs(lines[-1].removeprefix("Hint: "))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "file", "error", "hint"),
+    [
+        ("TRUNKLINE_PORT", "abc", "", "(from TRUNKLINE_PORT): expected an integer", "unset TRUNKLINE_PORT"),
+        ("TRUNKLINE_ISSUERS", "[", "", "(from TRUNKLINE_ISSUERS): expected a JSON", "unset TRUNKLINE_ISSUERS"),
+        ("", "", 'port = "abc"', "(from trunkline.toml): expected an", "grep -n port trunkline.toml"),
+        ("", "", "prot = 8000", "'prot' (from trunkline.toml); did you", "grep -n prot trunkline.toml"),
+        (
+            "", "", "port = 1\nhost = \n",
+            "trunkline.toml, line 2: invalid TOML at column 8: Invalid value",
+            "sed -n 2p trunkline.toml",
+        ),
+        ("", "", 'host = """', "trunkline.toml: invalid TOML: ", "tail -n 1 trunkline.toml"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["serve scribe:agent", "config show --server"])
+def test_hint_for_a_wrong_setting_works_while_it_is_wrong(
+    trunkline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    command: str, variable: str, value: str, file: str, error: str, hint: str,
+) -> None:  # fmt: skip
+    (tmp_path / "scribe.py").write_text(AGENT)
+    if variable:
+        monkeypatch.setenv(variable, value)
+    if file:
+        (tmp_path / "trunkline.toml").write_text(file)
+    code, _, said = trunkline(*command.split())
+    lines = said.splitlines()
+    assert code == 2 and error in lines[0]
+    assert lines[-1] == f"Hint: {hint}"
+    check_runs(hint)
 
 
 def test_a_port_in_use_suggests_any_free_one(trunkline: Run) -> None:
