@@ -323,7 +323,7 @@ def convert(found: Mapping[str, SourcedValue]) -> Settings:
 
 
 def _describe(error: str, found: Mapping[str, SourcedValue]) -> Misuse:
-    """Return the error that says what is wrong with a setting, where it was set, and what to write instead."""
+    """Return the error that says what is wrong with a setting, where, and what to write instead."""
     if error.startswith("Object contains unknown field") and "$" not in error:
         name = error.partition("`")[2].partition("`")[0]
         near = find_similar(name)

@@ -106,7 +106,7 @@ edges: [{source: __start__, target: start}]
         ),
         (
             "send http://127.0.0.1:1 hi --timeout x",
-            "--timeout: a duration is like 500ms",
+            "--timeout: expected a duration such as 500ms, 2s, 5m or 1h30m, not 'x'",
             "trunkline send http://127.0.0.1:1 hi --timeout 5m",
         ),
         ("send http://127.0.0.1:1", "nothing to send", "trunkline send http://127.0.0.1:1 --text TEXT"),

@@ -72,6 +72,19 @@ def test_every_server_setting_is_shown_with_its_source_and_without_secrets(
     assert shown["port"] == {"value": 8000, "source": "default"}
 
 
+def test_variables_that_set_nothing_are_reported(trunkline: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRUNKLINE_RETENTON", "3d")
+    code, out, err = trunkline("config", "show", "--server")
+    assert (code, err) == (0, "Warning: TRUNKLINE_RETENTON sets nothing; did you mean TRUNKLINE_RETENTION?\n")
+    assert "retention: not set" in out
+    monkeypatch.setenv("A2ACLI_TIMOUT", "3s")
+    monkeypatch.setenv("A2ACLI_ZZZ", "3s")
+    assert trunkline("card", "http://127.0.0.1:1")[2].splitlines()[:2] == [
+        "Warning: A2ACLI_TIMOUT sets nothing; did you mean A2ACLI_TIMEOUT?",
+        "Warning: A2ACLI_ZZZ sets nothing; trunkline config show lists the names",
+    ]
+
+
 def test_the_settings_of_a_hub_come_from_its_file(trunkline: Run, tmp_path: Path) -> None:
     (tmp_path / "hub.yaml").write_text("name: here\nsettings: {retention: 7d}\n")
     lines = trunkline("config", "show", "--server")[1].splitlines()

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Coroutine
+from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -24,6 +25,7 @@ from trunkline.cli.failure import (
     print_failure,
 )
 from trunkline.cli.next_command import print_next
+from trunkline.cli.options import OPTIONS, PREFIX
 from trunkline.cli.parsing import Invocation
 from trunkline.cli.session import ADDRESSES, Session
 from trunkline.errors import Misuse, TrunklineError
@@ -239,4 +241,7 @@ def _set_up_logging(config: ClientConfiguration) -> None:
             "Warning", f"{path} holds a secret, and others on this machine can read it: chmod 600 it"
         )
     for name in config.unknown:
-        print_notice("Warning", f"{name} sets nothing: trunkline config show lists the names")
+        names = [option.variable.removeprefix(PREFIX) for option in OPTIONS.values()]
+        near = get_close_matches(name.removeprefix(PREFIX), names, 1)
+        fix = f"did you mean {PREFIX}{near[0]}?" if near else "trunkline config show lists the names"
+        print_notice("Warning", f"{name} sets nothing; {fix}")

@@ -201,7 +201,7 @@ def duration(text: str) -> float:
     pieces = _PIECE.findall(text)
     total = sum(float(number) * _UNITS[unit] for number, unit in pieces)
     if not pieces or "".join(map("".join, pieces)) != text or not 0 < total <= LONGEST_S:
-        raise ValueError("a duration is like 500ms, 2s, 5m or 1h30m")
+        raise ValueError("expected a duration such as 500ms, 2s, 5m or 1h30m")
     return total
 
 
@@ -244,7 +244,8 @@ def _parse(option: Option, given: Any, where: str) -> Any:
     try:
         value = _KINDS[option.kind][0](given)
     except ValueError as error:
-        raise Misuse(f"{where}: {error}", hint=_example(option, where)) from None
+        said = "" if option.kind in ("secret", "object", "list") else f", not {given!r}"
+        raise Misuse(f"{where}: {error}{said}", hint=_example(option, where)) from None
     if option.choices and value not in option.choices:
         text = f"{where}: choose {' or '.join(option.choices)}, not {given!r}"
         raise Misuse(text, hint=_example(option, where))
@@ -262,13 +263,13 @@ def _example(option: Option, where: str) -> str:
 
 def _flag(text: str) -> bool:
     if text.lower() not in _TRUE | _FALSE:
-        raise ValueError("say true or false")
+        raise ValueError("expected true or false")
     return text.lower() in _TRUE
 
 
 def _count(text: str) -> int:
     if not text.isdecimal():
-        raise ValueError("give a whole number from 0 on")
+        raise ValueError("expected a whole number from 0 on")
     return int(text)
 
 

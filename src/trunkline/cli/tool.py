@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from typer.completion import get_completion_inspect_parameters, shell_complete
 
 from trunkline.cli.configuration import DEFAULT, ConfiguredValue, load_configuration
-from trunkline.cli.console import print_field, print_json
+from trunkline.cli.console import print_field, print_json, print_notice
 from trunkline.cli.failure import CommandFailure, print_failure
 from trunkline.cli.oauth import TokenFile
 from trunkline.cli.options import CALLING, COMPLETING, OPTIONS
 from trunkline.cli.parsing import Commands, Invocation, Several
-from trunkline.config import Secret, SourcedValue, explain
+from trunkline.config import Secret, SourcedValue, explain, find_unknown_variables
 from trunkline.errors import Misuse
 
 SHELLS = ("bash", "zsh", "fish")
@@ -91,6 +91,8 @@ def _show_server(*, as_json: bool) -> None:
     found = explain(collect_for(None))
     # The URL of a store may hold a password.
     found["store"] = replace(found["store"], value=shown(str(found["store"].value)))
+    for name, near in find_unknown_variables().items():
+        print_notice("Warning", f"{name} sets nothing" + (f"; did you mean {near}?" if near else ""))
     if as_json:
         plain = {name: {"value": _plain(one.value), "source": one.source} for name, one in found.items()}
         print_json({"settings": plain})
