@@ -83,7 +83,36 @@ edges: [{source: __start__, target: start}]
         ("task get nothing --hub none", "there is no such folder", "trunkline hub init none"),
         ("fleet --store good/deep", "there is no such folder", "trunkline hub init good/deep"),
         ("inbox list --store .", "it contains neither hub.yaml nor", "trunkline help inbox"),
-        ("serve scribe:agent --port x", "--port", "trunkline help serve"),
+        (
+            "serve scribe:agent --port x",
+            "--port: expected an integer, not 'x'",
+            "trunkline serve scribe:agent --port NUMBER",
+        ),
+        (
+            "flow list --limit=0",
+            "--limit: expected a number greater than or equal to 1, not '0'",
+            "trunkline flow list --limit NUMBER",
+        ),
+        (
+            "serve scribe:agent --prot 8000",
+            "No such option: --prot; did you mean --port?",
+            "trunkline serve scribe:agent --port 8000",
+        ),
+        (
+            "keys create --ower=ann",
+            "No such option: --ower; did you mean --owner?",
+            "trunkline keys create --owner=ann",
+        ),
+        ("--frob", "No such option: --frob", "trunkline help"),
+        ("keys --frob", "No such option: --frob", "trunkline help keys"),
+        ("send --frob", "No such option: --frob", "trunkline help send"),
+        ("task list --hub", "'--hub' requires an argument", "trunkline task list --hub VALUE"),
+        ("serve", "Missing argument 'MODULE:AGENT...'", "trunkline serve MODULE:AGENT"),
+        ("agent add", "Missing argument 'NAME'", "trunkline agent add NAME URL"),
+        ("agent add scribe", "Missing argument 'URL'", "trunkline agent add scribe URL"),
+        ("completion", "Missing argument 'bash|zsh|fish'", "trunkline completion bash"),
+        ("keys create", "Missing option '--owner'", "trunkline keys create --owner OWNER"),
+        ("flow resume r1", "Missing option '--payload'", "trunkline flow resume r1 --payload JSON"),
         ("sned x", "No such command 'sned'", "trunkline send x"),
         ("task lits", "No such command 'lits'", "trunkline task list"),
         ("task list", "no agent is named", "trunkline task list --agent-card URL"),
@@ -155,7 +184,7 @@ def test_an_error_names_the_next_command(
 
 def check_runs(hint: str) -> None:
     """Check that a hint is a command: one of the shell, or one that `trunkline` parses."""
-    words = shlex.split(hint)
+    words = shlex.split(hint.replace("NUMBER", "1"))
     if words[0] != "trunkline":
         assert words[0] in (
             "cd",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import shlex
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -17,7 +16,6 @@ from msgspec import Struct
 from typer.core import TyperCommand, TyperGroup
 
 from trunkline.cli.options import OPTIONS, Option
-from trunkline.config import find_similar
 from trunkline.errors import Misuse
 
 if TYPE_CHECKING:
@@ -26,10 +24,6 @@ if TYPE_CHECKING:
     WorkT = TypeVar("WorkT", bound=Work)
 
 _NUMBER = re.compile("[0-9]{1,9}")
-_UNKNOWN_OPTION = re.compile(r"No such option: --([a-z0-9-]+)(.*)")
-# Commands that take settings as `--set name=value`.
-_WITH_SETTINGS = ("serve", "hub", "flow")
-_MEANT_COMMAND = re.compile(r"No such command .* Did you mean '([a-z-]+)'")
 PARTS = ("text", "file", "data", "media_type")
 # How Typer gives an option that was not typed.
 _UNSAID: tuple[object, ...] = (None, [], ())
@@ -124,9 +118,7 @@ class UsageCommand(TyperCommand):
             # The command named `help` would otherwise take the default of --help for its map of defaults.
             return super().make_context(info_name, args, parent, default_map={}, **extra)
         except typer.TyperException as error:
-            raise _usage_error(
-                error, typed, f"{parent.command_path} {info_name}" if parent else "trunkline"
-            ) from None
+            raise _reported(error, typed, _path(info_name, parent)) from None
 
 
 class ClientCommand(UsageCommand):
@@ -151,7 +143,11 @@ class ClientGroup(TyperGroup):
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Parse the words, with a value for --help: to convert None, Typer would load pydantic."""
-        return super().make_context(info_name, args, parent, default_map={"help": False}, **extra)
+        typed = list(args)
+        try:
+            return super().make_context(info_name, args, parent, default_map={"help": False}, **extra)
+        except typer.TyperException as error:
+            raise _reported(error, typed, _path(info_name, parent)) from None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the name of the default command in front where none is named."""
@@ -164,7 +160,7 @@ class ClientGroup(TyperGroup):
         try:
             return super().resolve_command(ctx, args)
         except typer.TyperException as error:
-            raise _usage_error(error, args, ctx.command_path) from None
+            raise _reported(error, args, ctx.command_path) from None
 
 
 class ServingGroup(ClientGroup):
@@ -331,33 +327,14 @@ def _read_plain(parameter: inspect.Parameter, value: Any) -> Any:
     raise ValueError(parameter.name)
 
 
-def _as_setting(typed: Sequence[str], option: str, setting: str) -> list[str]:
-    """Return the words with an option and its value replaced by `--set`."""
-    place = next(place for place, word in enumerate(typed) if word.partition("=")[0] == option)
-    _, equals, value = typed[place].partition("=")
-    rest = typed[place + 1 :]
-    if not equals and rest and not rest[0].startswith("-"):
-        value, rest = rest[0], rest[1:]
-    return [*typed[:place], "--set", f"{setting}={value or 'VALUE'}", *rest]
-
-
-def _usage_error(error: typer.TyperException, typed: list[str], path: str) -> Exception:
+def _reported(error: typer.TyperException, typed: Sequence[str], path: str) -> Exception:
+    """Print a usage error, and return the exception that ends the command."""
     if type(error).__name__ == "NoArgsIsHelpError":
         return error
-    from trunkline.cli.failure import CommandFailure, has_secret, is_json_typed, print_failure
+    from trunkline.cli.usage_error import print_usage_error
 
-    message, fixed = error.format_message(), ""
-    unknown = _UNKNOWN_OPTION.match(message)
-    words = path.removeprefix("trunkline").split()
-    if unknown and not unknown[2] and words[0] in _WITH_SETTINGS:
-        near = find_similar(unknown[1].replace("-", "_"))
-        if near:
-            message += f"; did you mean --set {near}=…?"
-            if not has_secret(typed):
-                fixed = shlex.join(["trunkline", *words, *_as_setting(typed, f"--{unknown[1]}", near)])
-    hint = fixed or shlex.join(["trunkline", "help", *words])
-    if (meant := _MEANT_COMMAND.search(message)) is not None:
-        hint = shlex.join(["trunkline", *words, meant[1], *([] if has_secret(typed) else typed[1:])])
-    failure = CommandFailure("A2ACLI_ERR_USAGE", message, hint)
-    print_failure(failure, as_json=is_json_typed(typed))
-    return typer.Exit(failure.exit)
+    return typer.Exit(print_usage_error(error, typed, path))
+
+
+def _path(info_name: str | None, parent: Any) -> str:
+    return f"{parent.command_path} {info_name}" if parent else "trunkline"
