@@ -60,10 +60,19 @@ edges: [{source: __start__, target: start}]
             "none.yaml: no such file or directory",
             "trunkline mock record URL --output none.yaml",
         ),
-        ("mock torn/hub.yaml", "torn/hub.yaml, line 2: ", "trunkline help mock"),
+        ("mock torn/hub.yaml", "torn/hub.yaml, line 2: ", "sed -n 2p torn/hub.yaml"),
         ("flow validate none.yaml", "none.yaml: no such file or directory", "ls -l ."),
         ("flow validate torn/hub.yaml", "torn/hub.yaml, line 2: ", "sed -n 2p torn/hub.yaml"),
-        ("flow validate bad.json", "bad.json: invalid JSON at line 2, column 2: ", "trunkline help flow"),
+        (
+            "flow validate bad.json",
+            "bad.json: invalid JSON at line 2, column 2: ",
+            "python -m json.tool bad.json",
+        ),
+        (
+            "task list --hub work",
+            "work/hub.yaml, line 2: nmae: unknown field",
+            "sed -n 2p work/hub.yaml",
+        ),
         (
             "flow run flow.yaml --store s.db",
             "flow.yaml, line 4: /nodes/0/type: must be one of ",
@@ -323,6 +332,37 @@ def test_a_port_in_use_suggests_any_free_one(trunkline: Run) -> None:
         code, _, said = trunkline("serve", "trunkline.demo:agent", "--port", str(port), "--store", "memory:")
     assert code == 2 and f"cannot listen on 127.0.0.1:{port}" in said
     assert "Hint: trunkline serve trunkline.demo:agent --store memory: --port 0" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "hint"),
+    [
+        ("keys revoke nope", "there is no key 'nope'", "trunkline keys list"),
+        ("deliveries show nope", "there is no delivery 'nope'", "trunkline deliveries list"),
+        ("inbox show nope", "task 'nope' has no open question", "trunkline inbox list"),
+    ],
+)
+def test_hint_to_list_names_the_store_that_was_typed(
+    trunkline: Run, words: str, error: str, hint: str
+) -> None:
+    trunkline("keys", "create", "--owner", "ann", "--store", "sqlite:///runs.db")
+    for place in (("--store", "sqlite:///runs.db"), ("--store=sqlite:///runs.db",)):
+        code, _, said = trunkline(*words.split(), *place)
+        lines = said.splitlines()
+        assert (code, lines[0], lines[-1]) == (
+            2,
+            f"Error: {error}",
+            f"Hint: {hint} --store sqlite:///runs.db",
+        )
+    check_runs(lines[-1].removeprefix("Hint: "))
+    assert trunkline(*lines[-1].removeprefix("Hint: trunkline ").split())[0] == 0
+
+
+def test_a_hint_repeats_no_password_of_a_store(trunkline: Run) -> None:
+    url = "postgresql://ann:planted-password@127.0.0.1:1/runs"
+    for words in (("serve", "a:b", "--prot", "8000"), ("inbox", "show", "x"), ("inbox", "answer", "x", "y")):
+        said = trunkline(*words, "--store", url)[2]
+        assert "\nHint: " in said and "planted" not in said
 
 
 def test_a_hint_repeats_no_secret(trunkline: Run) -> None:

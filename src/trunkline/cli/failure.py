@@ -10,6 +10,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -54,6 +55,12 @@ _CODES: tuple[tuple[type[e.TrunklineError], str], ...] = (
 _SECRET_OPTIONS = ("--key", "--set", "--api-key", "--bearer", "--announce")
 # Commands that act on what `list` shows, and the errors of an ID that it does not show.
 _LISTED = ("agent", "ceremony", "deliveries", "inbox", "keys", "task", "tenant")
+# The hint that names a list, and the options that say of which hub or store.
+_LISTING = re.compile(r"trunkline ([a-z]+) list")
+_PLACES = ("--store", "--hub", "--tenant")
+# A URL with a password, such as that of a store.
+_LOGIN_IN_URL = re.compile(r"://[^/\s@]*:[^/\s@]*@")
+_LOCATED = re.compile(r"(\S+?)(?:, line ([0-9]+)|: invalid JSON)")
 _UNKNOWN_ID = ("A2ACLI_ERR_USAGE", "InvalidParamsError", "TaskNotFoundError", "TRUNKLINE_ROUTE_NOT_FOUND")
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _LOGIN = {"oauth2", "openIdConnect"}
@@ -144,21 +151,46 @@ def print_error(error: e.TrunklineError, typed: Sequence[str]) -> None:
 def complete_hint(failure: CommandFailure, typed: Sequence[str]) -> CommandFailure:
     """Return the failure with a command as its hint, made of the words that were typed."""
     hint = failure.hint
+    listing = _LISTING.fullmatch(hint)
     if hint.endswith(_THEN):
         hint += f" {_retyped(typed, '')}".rstrip()
     elif hint.startswith("--") or hint == "URL":
         hint = _retyped(typed, hint)
+    elif not hint and (place := _show_place(failure.message)):
+        hint = place
     elif not hint and failure.code in _UNKNOWN_ID and typed[:1] and typed[0] in _LISTED:
         is_list_useless = typed[1:2] and typed[1] in ("create", "add", "list")
-        hint = f"trunkline help {typed[0]}" if is_list_useless else f"trunkline {typed[0]} list"
+        hint = f"trunkline help {typed[0]}" if is_list_useless else _listing(typed[0], typed)
+    elif listing is not None:
+        hint = _listing(listing[1], typed)
     elif not hint and failure.code == "A2ACLI_ERR_USAGE":
         hint = shlex.join(["trunkline", "help", *typed[:1]])
     return replace(failure, hint=hint)
 
 
+def _listing(group: str, typed: Sequence[str]) -> str:
+    """Return the command that lists what a group of commands acts on, at the place that was typed."""
+    words = ["trunkline", group, "list"]
+    for place, word in enumerate(typed):
+        name, equals, value = word.partition("=")
+        if name in _PLACES and not _LOGIN_IN_URL.search(word):
+            words += [name, value] if equals else typed[place : place + 2]
+    return shlex.join(words)
+
+
+def _show_place(message: str) -> str:
+    """Return the command that shows the line of a file with which a message begins, or an empty text."""
+    located = _LOCATED.match(message)
+    if located is None or not Path(located[1]).is_file():
+        return ""
+    if located[2] is None:
+        return shlex.join(["python", "-m", "json.tool", located[1]])
+    return shlex.join(["sed", "-n", f"{located[2]}p", located[1]])
+
+
 def has_secret(typed: Sequence[str]) -> bool:
     """Return whether the words may contain a secret, which no hint may repeat."""
-    return any([word.startswith(_SECRET_OPTIONS) for word in typed])
+    return any([word.startswith(_SECRET_OPTIONS) or _LOGIN_IN_URL.search(word) for word in typed])
 
 
 def _retyped(typed: Sequence[str], option: str) -> str:

@@ -49,10 +49,11 @@ def _correct_command(error: Any, typed: Sequence[str], path: str) -> _Corrected:
 def _correct_option(error: Any, typed: Sequence[str], path: str) -> _Corrected:
     """Return the error of an option that does not exist, corrected to the closest option or setting."""
     name, message = str(error.option_name), f"No such option: {error.option_name}"
-    near = get_close_matches(name, error.possibilities or (), 1)
-    if near:
-        return f"{message}; did you mean {near[0]}?", _with_option(typed, name, near[0])
-    setting = find_similar(name.removeprefix("--").replace("-", "_"))
+    bare = name.removeprefix("--")
+    if near := get_close_matches(bare, [one.removeprefix("--") for one in error.possibilities or ()], 1):
+        meant = f"--{near[0]}"
+        return f"{message}; did you mean {meant}?", _with_option(typed, name, meant)
+    setting = find_similar(bare.replace("-", "_"))
     if setting and path.startswith(_WITH_SETTINGS):
         return f"{message}; did you mean --set {setting}=…?", _as_setting(typed, name, setting)
     return message, ()
