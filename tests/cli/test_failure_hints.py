@@ -62,6 +62,11 @@ edges: [{source: __start__, target: start}]
         ),
         ("mock torn/hub.yaml", "torn/hub.yaml, line 2: ", "sed -n 2p torn/hub.yaml"),
         ("flow validate none.yaml", "none.yaml: no such file or directory", "ls -l ."),
+        (
+            "flow run note",
+            "note: no such file or directory; did you mean workflows/note.yaml?",
+            "ls -l workflows",
+        ),
         ("flow validate torn/hub.yaml", "torn/hub.yaml, line 2: ", "sed -n 2p torn/hub.yaml"),
         (
             "flow validate bad.json",
@@ -180,7 +185,9 @@ def test_an_error_names_the_next_command(
     for name, text in (("good", "name: a\n"), ("work", "name: a\nnmae: b\n"), ("torn", "name: [a\nb: c\n")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "hub.yaml").write_text(text)
-    (tmp_path / "flow.yaml").write_text(FLOW)
+    (tmp_path / "workflows").mkdir()
+    for file in ("flow.yaml", "workflows/note.yaml"):
+        (tmp_path / file).write_text(FLOW)
     (tmp_path / "text.db").write_text("hello, this is a text and no database of any kind\n" * 20)
     code, _, said = trunkline(*words.split())
     assert code in (2, 3)

@@ -80,6 +80,25 @@ def test_result_that_breaks_the_state_schema_is_refused_and_the_run_still_waits(
     assert found["result"] == {"n": 2}
 
 
+def test_refused_operations_on_a_run_name_the_next_command(trunkline: Run) -> None:
+    file = written(workflow(ASK))
+    started = ("flow", "run", file, "--id", "r1", *STORE)
+    trunkline(*started)
+    listing, status = (f"trunkline flow {name} --store sqlite:///runs.db" for name in ("list", "status r1"))
+    for words, hint in (
+        (("flow", "status", "r9", *STORE), listing),
+        (("flow", "events", "r9", *STORE), listing),
+        (("flow", "cancel", "r9", *STORE), listing),
+        (started, listing),
+        (("flow", "resume", "r1", "--payload", "{}", *STORE), status),
+        (("flow", "submit", "r1", "ask", *STORE), status),
+        (("flow", "signal", "r1", "sent", *STORE), status),
+    ):
+        code, _, error = trunkline(*words)
+        assert (code, error.splitlines()[-1]) == (2, f"Hint: {hint}")
+        assert trunkline(*hint.split()[1:])[0] == 0
+
+
 def test_input_that_breaks_the_state_schema_is_named_as_the_input(trunkline: Run) -> None:
     schema = {"type": "object", "required": ["text"]}
     file = written(workflow(TOOL, state_schema=schema))

@@ -178,8 +178,11 @@ def _file(path: str) -> str:
     try:
         return read_text(Path(path))
     except FileNotFoundError:
-        folder = shlex.quote(str(Path(path).parent))
-        raise Misuse(f"{path}: no such file or directory", hint=f"ls -l {folder}") from None
+        # A registered workflow of a hub is named by its file without the ending.
+        meant = next((str(one) for one in Path("workflows").glob("*.*") if one.stem == path), "")
+        folder = shlex.quote(str(Path(meant or path).parent))
+        text = f"{path}: no such file or directory" + (f"; did you mean {meant}?" if meant else "")
+        raise Misuse(text, hint=f"ls -l {folder}") from None
 
 
 def _standard_input() -> str:

@@ -207,6 +207,8 @@ RunMode = Annotated[
     ),
 ]
 _READS = frozenset({"status", "list"})
+# Refusals because of the ID of the run.
+_UNKNOWN_OR_TAKEN = ("EXECUTION_NOT_FOUND", "DUPLICATE_EXECUTION_ID")
 _LABELS = {
     "execution_id": "Run", "status": "Status", "phase": "Status", "node_id": "Node",
     "current_node_id": "Node",
@@ -220,7 +222,7 @@ _LABELS = {
 
 
 def _perform(
-    operator: Operator, work: FlowWork, *, reads: bool = False, manifest: str = ""
+    operator: Operator, work: FlowWork, *, execution_id: str = "", reads: bool = False, manifest: str = ""
 ) -> dict[str, Any]:
     async def within() -> dict[str, Any]:
         async with opened(operator, reads=reads, manifest=manifest) as operations:
@@ -231,16 +233,26 @@ def _perform(
     except FlowRefused as refused:
         run = refused.details.get("execution_id")
         if run is None:
-            raise Misuse(f"{refused.message} [{refused.code}]") from None
+            hint = _hint_for(refused.code, execution_id, operator.store or "")
+            raise Misuse(f"{refused.message} [{refused.code}]", hint=hint) from None
         # A run of a server that failed.
         return {"execution_id": run, "status": "failed", "error": refused.message, "code": refused.code}
+
+
+def _hint_for(code: str, execution_id: str, store: str) -> str:
+    """Return the command that shows why an operation on a run was refused."""
+    if code in _UNKNOWN_OR_TAKEN:
+        return command_line("flow list", options={"--store": store})
+    # The status names what the run waits for, and the command that provides it.
+    return execution_id and command_line("flow status", execution_id, options={"--store": store})
 
 
 def _call(operator: Operator, operation: str, given: dict[str, Any], manifest: str = "") -> dict[str, Any]:
     def work(operations: FlowOperations) -> Awaitable[dict[str, Any]]:
         return operations.call(operation, given)
 
-    return _perform(operator, work, reads=operation in _READS, manifest=manifest)
+    run = given.get("execution_id", "")
+    return _perform(operator, work, execution_id=run, reads=operation in _READS, manifest=manifest)
 
 
 def _leave(operator: Operator, found: dict[str, Any], mode: str = "", manifest: str = "") -> NoReturn:
@@ -449,7 +461,7 @@ def _history(operator: Operator, execution_id: str, from_seq: int, limit: int | 
             cursor = page.get("next_cursor")
         return {"events": found}
 
-    return _perform(operator, work, reads=True)["events"]
+    return _perform(operator, work, execution_id=execution_id, reads=True)["events"]
 
 
 async def _rested(operations: FlowOperations, order: dict[str, Any]) -> dict[str, Any]:
