@@ -233,8 +233,9 @@ class TaskFull(TrunklineError):
 class Unreachable(TrunklineError):
     """An address out there that may not be called, or did not answer as it should.
 
-    `reason` is one word: `refused` (by our own rules), `url`, `name`, `connect`, `tls`, `timeout`, `size`,
-    `protocol`; `sent` when the request may have been taken, `breaker` when a peer that fails is left alone.
+    `reason` is one word: `refused` (by our own rules), `url`, `name`, `connect`, `tls`, `plain` (no TLS
+    where it was expected), `timeout`, `size`, `protocol`; `sent` when the request may have been taken,
+    `breaker` when a peer that fails is left alone.
     """
 
     def __init__(self, message: str, *, reason: str) -> None:

@@ -94,6 +94,11 @@ edges: [{source: __start__, target: start}]
         ("keys list", "trunkline.db cannot be opened", "trunkline keys list --store DIR"),
         ("deliveries list", "trunkline.db cannot be opened", "trunkline deliveries list --store DIR"),
         ("task get nothing --hub good", "no server has this store", "trunkline hub good"),
+        (
+            "task get nothing --hub http://127.0.0.1:1",
+            "127.0.0.1:1: connection refused",
+            "trunkline hub DIR --port 1",
+        ),
         ("task get nothing --hub none", "there is no such folder", "trunkline hub init none"),
         ("fleet --store good/deep", "there is no such folder", "trunkline hub init good/deep"),
         ("inbox list --store .", "it contains neither hub.yaml nor", "trunkline help inbox"),
@@ -269,6 +274,25 @@ def test_missing_and_wrong_key_differ(
     assert code == 4 and lines[0].startswith(f"Error: {error}") and lines[-1] == f"Hint: {hint}"
     assert lines[0].count("X-API-Key") == 1
     check_runs(hint)
+
+
+def test_https_to_a_server_without_tls_names_the_scheme(trunkline: Run, scribe_url: str) -> None:
+    for words in (("send", "hi", "-a"), ("tools",)):
+        code, _, said = trunkline(*words, scribe_url.replace("http:", "https:"))
+        lines = said.splitlines()
+        assert (code, "does not use TLS; its URL begins with http://" in lines[0]) == (3, True)
+        assert lines[-1] == f"Hint: trunkline card get -a {scribe_url}"
+    assert trunkline(*lines[-1].split()[2:])[0] == 0
+
+
+def test_tools_of_a_wrong_path_name_the_next_command(trunkline: Run, scribe_url: str) -> None:
+    for url, hint in (
+        (f"{scribe_url}/nowhere", f"trunkline card get -a {scribe_url}"),
+        (f"{scribe_url}/no.json", f"trunkline doctor {scribe_url}/no.json"),
+    ):
+        code, _, said = trunkline("tools", url)
+        assert (code, said.splitlines()[-1]) == (3, f"Hint: {hint}")
+        check_runs(hint)
 
 
 @pytest.mark.parametrize(

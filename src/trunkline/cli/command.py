@@ -20,6 +20,7 @@ from trunkline.cli.failure import (
     complete_hint,
     failure_of,
     hint_for,
+    hint_for_address,
     hint_for_unreachable,
     is_json_asked,
     print_failure,
@@ -66,6 +67,7 @@ def run_command(
         typer.Exit: always, if anything went wrong.
     """
     session: Session | None = None
+    place: str | None = None
     try:
         config = load_configuration(invocation.flags)
         _set_up_logging(config)
@@ -81,7 +83,7 @@ def run_command(
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - told with its code; with --debug whole
-        raise _exit_for(error, session, invocation) from None
+        raise _exit_for(error, session, invocation, place or "") from None
     if code:
         raise typer.Exit(code)
 
@@ -107,8 +109,8 @@ def run_logged(
         failure = failure_of(error, finding_card=True)
         if failure.code == "A2ACLI_ERR_USAGE":
             failure = complete_hint(failure, sys.argv[1:])
-        elif failure.code == "A2ACLI_ERR_UNREACHABLE" and len(invocation.arguments) == 1:
-            failure = replace(failure, hint=hint_for_unreachable(invocation.arguments[0], error))
+        elif len(invocation.arguments) == 1:
+            failure = replace(failure, hint=hint_for_address(failure, error, invocation.arguments[0]))
         print_failure(failure, as_json=is_json_asked(invocation.flags))
         raise typer.Exit(failure.exit) from None
     if code:
@@ -164,9 +166,11 @@ async def _run(session: Session, work: Work) -> int:
         await session.close()
 
 
-def _exit_for(error: Exception, session: Session | None, invocation: Invocation) -> typer.Exit:
+def _exit_for(error: Exception, session: Session | None, invocation: Invocation, hub: str) -> typer.Exit:
     if session is None:
         failure = failure_of(error)
+        if failure.code == "A2ACLI_ERR_UNREACHABLE" and hub.startswith(ADDRESSES):
+            failure = replace(failure, hint=hint_for_unreachable(hub, error, "hub DIR"))
         as_json = is_json_asked(invocation.flags)
     else:
         failure = failure_of(

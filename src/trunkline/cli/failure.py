@@ -247,7 +247,7 @@ def hint_for(failure: CommandFailure, error: Exception, session: Session | None)
         case "TRUNKLINE_TOO_MANY_REQUESTS" | "TRUNKLINE_UNAVAILABLE":
             return f"sleep {getattr(error, 'retry_after_s', 1):.0f}{_THEN}"
         case "A2ACLI_ERR_CARD_NOT_FOUND":
-            return _card_hint(session, error)
+            return _session_card_hint(session, error)
         case "InvalidParamsError" if session.message_id:
             # It prints each skill with the schema of its parameters.
             return shlex.join(["trunkline", "tools", session.target.url])
@@ -274,23 +274,43 @@ def _accepted_schemes(card: PeerCard) -> list[PeerScheme]:
     return chosen or list(card.schemes.values())
 
 
-def _card_hint(session: Session, error: Exception) -> str:
+def _session_card_hint(session: Session, error: Exception) -> str:
     try:
-        parts = urlsplit(session.target.url)
+        url = session.target.url
     except e.TrunklineError:
         return "trunkline card get -a https://HOST/.well-known/agent-card.json"
+    return _card_hint(url, error)
+
+
+def _card_hint(url: str, error: Exception) -> str:
+    parts = urlsplit(url)
     if isinstance(error, e.RouteNotFound) and error.missing:
         return shlex.join(["trunkline", "card", "get", "-a", f"{parts.scheme}://{parts.netloc}"])
-    return shlex.join(["trunkline", "doctor", session.target.url])
+    return shlex.join(["trunkline", "doctor", url])
 
 
-def hint_for_unreachable(url: str, error: Exception) -> str:
-    """Return the command to run when nothing answers at an agent's URL."""
+def hint_for_address(failure: CommandFailure, error: Exception, url: str) -> str:
+    """Return the command to run after a failure at an agent's URL, or an empty text if none is useful."""
+    match failure.code:
+        case "A2ACLI_ERR_UNREACHABLE":
+            return hint_for_unreachable(url, error)
+        case "A2ACLI_ERR_CARD_NOT_FOUND":
+            return _card_hint(url, error)
+        case "A2ACLI_ERR_CREDENTIALS_MISSING" | "A2ACLI_ERR_AUTH_FAILED":
+            return _KEY_HINT
+        case _:
+            return failure.hint
+
+
+def hint_for_unreachable(url: str, error: Exception, serving: str = "serve MODULE:AGENT") -> str:
+    """Return the command to run when nothing answers at a URL; `serving` is the command that serves there."""
     parts = urlsplit(url)
     is_local = (parts.hostname or "") in _LOOPBACK
+    if isinstance(error, e.Unreachable) and error.reason == "plain":
+        return shlex.join(["trunkline", "card", "get", "-a", parts._replace(scheme="http").geturl()])
     if is_local and isinstance(error, e.Unreachable) and error.reason == "tls":
         return "--insecure"
     if not is_local:
         return shlex.join(["trunkline", "doctor", url])
     port = f" --port {parts.port}" if parts.port else ""
-    return f"trunkline serve MODULE:AGENT{port}"
+    return f"trunkline {serving}{port}"

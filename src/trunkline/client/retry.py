@@ -22,7 +22,7 @@ LONGEST_S = 10.0
 _COINS = 10.0
 _EARNED = 0.2
 # Our own rules refuse it, or it would be the same again.
-_FINAL = frozenset({"refused", "url", "tls", "size", "breaker"})
+_FINAL = frozenset({"refused", "url", "tls", "plain", "size", "breaker"})
 # Nothing of the request was written.
 _UNTAKEN = frozenset({"name", "connect"})
 _GATEWAY = (502, 504)

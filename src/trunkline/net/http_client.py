@@ -254,6 +254,10 @@ class SocketHttpClient:
 
 def untrusted(host: str, error: ssl.SSLError) -> Unreachable:
     """The error for a server without a certificate for its name that could be believed, or without TLS."""
+    if error.reason == "WRONG_VERSION_NUMBER":
+        return Unreachable(
+            f"{host}: the server does not use TLS; its URL begins with http://", reason="plain"
+        )
     why = getattr(error, "verify_message", "") or error.reason or "the handshake failed"
     return Unreachable(f"{host}: no trusted TLS connection: {why}", reason="tls")
 
