@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from uvloop import new_event_loop
 
+from trunkline.flow.jq import pool as pools
 from trunkline.flow.jq.filters import MISSING, Filters
 from trunkline.flow.jq.pool import FilterFailed, FilterLimits, WorkerPool
 
@@ -233,6 +234,31 @@ def test_plain_filters_start_no_process() -> None:
         assert filters.quick(".s", ROOT) == "x"
         assert filters.quick(".s | ascii_upcase", ROOT) is MISSING
         assert _children() == before
+
+    using(PATIENT, work)
+
+
+def test_plain_filters_that_add_up_are_followed_by_a_pause_of_their_tenant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    paused: list[float] = []
+
+    async def pause(delay: float) -> None:
+        paused.append(delay)
+
+    async def work(filters: Filters) -> None:
+        monkeypatch.setattr(pools.asyncio, "sleep", pause)
+        assert await filters.value(".s", ROOT, "acme") == "x"
+        assert not paused
+        equal = {"a": [0] * 900, "b": [0] * 900}
+        # Each takes less than a millisecond; together they would keep everybody waiting.
+        for _ in range(1000):
+            assert await filters.value(".a == .b", equal, "acme") is True
+            if paused:
+                break
+        assert paused[0] >= pools.BLOCKED_S * pools.PAUSES
+        assert await filters.value(".s", ROOT, "other") == "x"
+        assert len(paused) == 1
 
     using(PATIENT, work)
 

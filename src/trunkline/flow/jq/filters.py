@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
@@ -29,7 +31,10 @@ class Filters:
             BudgetSpent: the run has used its time in workers.
             FilterFailed: it does not compile, fails, or takes too long or too much.
         """
+        clock = asyncio.get_running_loop().time
+        began = clock()
         found = self.quick(program, root)
+        await self._pool.pace(tenant, clock() - began)
         if not isinstance(found, UnsetType):
             return found
         async with self._pool.paced(tenant):

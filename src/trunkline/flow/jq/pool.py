@@ -142,6 +142,8 @@ class WorkerPool:
         self._slow = TenantPlaces(limits.slow_workers, limits.slow_workers - 1)
         # One value of each tenant at a time is read or written.
         self._paced = TenantPlaces(_TENANTS, 1)
+        # Of each tenant: for how long its short work has blocked the event loop, and when that was counted.
+        self._blocked: dict[str, tuple[float, float]] = {}
 
     async def ask(
         self, request: Request, tenant: str = "", budget: WorkerBudget | None = None
@@ -177,6 +179,23 @@ class WorkerPool:
             blocked_s = clock() - began
             if blocked_s > BLOCKED_S:
                 await asyncio.sleep(blocked_s * PAUSES)
+
+    async def pace(self, tenant: str, blocked_s: float) -> None:
+        """Count short work of a tenant that blocked the event loop, and pause once it adds up.
+
+        The count shrinks by a second in `PAUSES` seconds: only work that goes on and on is slowed down.
+        """
+        if self._count(tenant, blocked_s) > BLOCKED_S:
+            async with self._paced.held(tenant):
+                if (counted_s := self._count(tenant, 0)) > BLOCKED_S:
+                    await asyncio.sleep(counted_s * PAUSES)
+
+    def _count(self, tenant: str, blocked_s: float) -> float:
+        now = asyncio.get_running_loop().time()
+        counted_s, since = self._blocked.get(tenant, (0.0, now))
+        counted_s = max(counted_s - (now - since) / PAUSES, 0.0) + blocked_s
+        self._blocked[tenant] = counted_s, now
+        return counted_s
 
     async def _answer(self, request: Request, tenant: str) -> Answer:
         async with self._quick.held(tenant):
