@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 from unittest.mock import AsyncMock
 
@@ -14,6 +15,7 @@ from tests.flow.documents import DELEGATE, flow_document, fork, tool
 from tests.flow.workbench import CALLER, Counting
 from trunkline.clock import Ids
 from trunkline.errors import FlowRefused
+from trunkline.flow import port as ports
 from trunkline.flow.activities.composite import StubActivities
 from trunkline.flow.assembly import FlowEngine
 from trunkline.flow.engine.run_messages import RunReply, run_task_id
@@ -22,7 +24,8 @@ from trunkline.flow.forms import ActivitySubmission
 from trunkline.flow.listing import RunListQuery
 from trunkline.flow.local import LocalFlows
 from trunkline.flow.port import PAGE_BYTES, FlowCaller
-from trunkline.flow.results import RunResult
+from trunkline.flow.results import RunResult, redacted
+from trunkline.flow.state import same_json
 from trunkline.log.events import Recorded
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
@@ -438,6 +441,33 @@ async def test_a_page_of_rows_ends_by_bytes_and_goes_on_at_the_next_row() -> Non
     assert len(counts) > 1 and min(counts) > 0
     sizes = [sum(len(msgspec.json.encode(row.payload)) for row in found[: counts[0] - 1])]
     assert sizes[0] <= PAGE_BYTES
+
+
+async def test_large_inputs_and_rows_are_walked_through_off_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with LocalFlows() as flows:
+        where: list[tuple[str, bool]] = []
+
+        def traced(function: Callable[..., Any]) -> Callable[..., Any]:
+            def call(*given: Any) -> Any:
+                where.append((function.__name__, threading.current_thread() is threading.main_thread()))
+                return function(*given)
+
+            return call
+
+        for one in (same_json, redacted):
+            monkeypatch.setattr(ports, one.__name__, traced(one))
+        for input_, is_here in (({"n": [1] * 5}, True), ({"n": [1] * 50_000}, False)):
+            order: dict[str, Any] = {"definition": flow_document(_assign("a")), "given": input_}
+            for _ in range(2):
+                found = await flows.port.start(
+                    CALLER, **order, execution_id=f"{is_here}", allow_existing=True
+                )
+            await flows.port.page(CALLER, found.execution_id, 1, None, 1000)
+            assert ("same_json", is_here) in where and ("redacted", is_here) in where
+            assert ("same_json", not is_here) not in where
+            where.clear()
 
 
 async def test_the_rows_of_a_long_log_are_read_no_further_than_a_page_needs(

@@ -25,7 +25,7 @@ from trunkline.errors import (
     TaskNotCancelable,
 )
 from trunkline.flow.definition.checks import SchemaCheck
-from trunkline.flow.definitions import Definitions, Loaded
+from trunkline.flow.definitions import Definitions, Loaded, beside
 from trunkline.flow.engine.questions import answer_part, read_output
 from trunkline.flow.engine.run_messages import (
     Awaited,
@@ -204,7 +204,7 @@ class FlowPort:
         elif run is None or not allow_existing or not caller.knows(run):
             raise FlowRefused("DUPLICATE_EXECUTION_ID", f"there is a run {execution_id!r}; give another id")
         else:
-            _check_same(run, loaded, given, mode)
+            await self._check_same(run, loaded, given, mode)
         return await self._rested(run, wait_s)
 
     async def _submit(
@@ -317,7 +317,7 @@ class FlowPort:
                 f"{node_id!r} is awaited in {_branch(about.parallel_span)}, not in {_branch(span)}",
             )
         _check_activity(about, activity_id)
-        self._check_input(run, given, SUBMIT_INVALID)
+        await self._check_input(run, given, SUBMIT_INVALID)
         reply, result = _outcome(outcome, about, mode)
         if reply.ok and about.fits is not None:
             fault = await self._find_fault(caller, about.fits, result)
@@ -357,7 +357,7 @@ class FlowPort:
                 "SIGNAL_NAME_MISMATCH",
                 f"run {execution_id!r} waits for the signal {about.signal_name!r}, not for {name!r}",
             )
-        self._check_input(run, given, SIGNAL_INVALID)
+        await self._check_input(run, given, SIGNAL_INVALID)
         said = {} if isinstance(payload, UnsetType) else payload
         message = RunReply(mode).message(self._runner.ids.new(), question, Part(data=said))
         return await self._say(caller, run, message, SIGNAL_NOT_AWAITING, wait_s)
@@ -412,7 +412,7 @@ class FlowPort:
                 if len(found) == limit or (to_seq is not None and row.seq > to_seq):
                     break
                 if row.seq >= from_seq:
-                    found.append(_shown(row))
+                    found.append((await _shown(row))[0])
         return found
 
     async def page(
@@ -432,8 +432,9 @@ class FlowPort:
                 if len(found) == limit or (found and left <= 0):
                     return found, row.seq
                 if row.seq >= from_seq:
-                    found.append(_shown(row))
-                    left -= len(msgspec.json.encode(found[-1].payload))
+                    shown, size = await _shown(row)
+                    found.append(shown)
+                    left -= size
         return found, 0
 
     async def news(self, caller: FlowCaller, execution_id: str, seen: int) -> tuple[list[ShownRow], bool]:
@@ -453,7 +454,7 @@ class FlowPort:
         records = run.feed.newer(view.seq)
         every = view.read(await self._tasks.records(run.feed) if records is None else records)
         self._followed[run.feed] = view
-        rows = [ShownRow(row.seq, row.at, row.name, redacted(row.payload)) for row in every if row.seq > seen]
+        rows = [(await _shown(row))[0] for row in every if row.seq > seen]
         return rows, view.ended is not None
 
     async def checkpoint(self, caller: FlowCaller, execution_id: str) -> ShownRow | None:
@@ -466,7 +467,7 @@ class FlowPort:
         async with aclosing(self._every_row(caller, execution_id)) as rows:
             async for row in rows:
                 found = row if row.name == "CheckpointWritten" else found
-        return None if found is None else _shown(found)
+        return None if found is None else (await _shown(found))[0]
 
     async def _every_row(self, caller: FlowCaller, execution_id: str) -> AsyncGenerator[ShownRow]:
         run = await self._existing(caller, execution_id)
@@ -607,34 +608,40 @@ class FlowPort:
         if loaded is not None and loaded.definition.hash != run.view.definition.hash:
             raise FlowRefused(code, "the definition is not the one that the run was started with")
 
-    def _check_input(self, run: FoundRun, given: dict[str, Any] | None, code: str) -> None:
-        if given is not None and not same_json(given, given_to(run.feed.state.message)):
+    async def _check_input(self, run: FoundRun, given: dict[str, Any] | None, code: str) -> None:
+        if given is not None and not await self._is_input(run, given):
             raise FlowRefused(code, "the input is not the one that the run was started with")
 
+    async def _check_same(self, run: FoundRun, loaded: Loaded, given: dict[str, Any], mode: Mode) -> None:
+        """Check that a start is equal to the one that opened the run.
 
-def _shown(row: ShownRow) -> ShownRow:
-    """Return a row as it may be shown."""
-    return ShownRow(row.seq, row.at, row.name, redacted(row.payload))
+        Raises:
+            FlowRefused: the definition, the input or the mode differs.
+        """
+        order = order_of(run.feed.tenant, run.feed.state)
+        different = {
+            "definition": loaded.definition.hash != run.view.definition.hash,
+            "input": not await self._is_input(run, given),
+            "activity_execution_mode": mode != ("in_process" if order is None else order.mode),
+        }
+        names = [name for name, differs in different.items() if differs]
+        if names:
+            text = f"run {run.view.execution_id!r} was started with another {' and another '.join(names)}"
+            raise FlowRefused(
+                "DUPLICATE_EXECUTION_ID", f"{text}; choose another execution_id", {"different": names}
+            )
+
+    async def _is_input(self, run: FoundRun, given: dict[str, Any]) -> bool:
+        """Return whether a run was started with this input; large ones of a tenant are compared in turn."""
+        values = given, given_to(run.feed.state.message)
+        async with self._readers.held(run.feed.tenant):
+            return await beside(len(msgspec.json.encode(given)), lambda both: same_json(*both), values)
 
 
-def _check_same(run: FoundRun, loaded: Loaded, given: dict[str, Any], mode: Mode) -> None:
-    """Check that a start is equal to the one that opened the run.
-
-    Raises:
-        FlowRefused: the definition, the input or the mode differs.
-    """
-    order = order_of(run.feed.tenant, run.feed.state)
-    different = {
-        "definition": loaded.definition.hash != run.view.definition.hash,
-        "input": not same_json(given, given_to(run.feed.state.message)),
-        "activity_execution_mode": mode != ("in_process" if order is None else order.mode),
-    }
-    names = [name for name, differs in different.items() if differs]
-    if names:
-        text = f"run {run.view.execution_id!r} was started with another {' and another '.join(names)}"
-        raise FlowRefused(
-            "DUPLICATE_EXECUTION_ID", f"{text}; choose another execution_id", {"different": names}
-        )
+async def _shown(row: ShownRow) -> tuple[ShownRow, int]:
+    """Return a row as it may be shown, and its bytes as JSON."""
+    size = len(msgspec.json.encode(row.payload))
+    return ShownRow(row.seq, row.at, row.name, await beside(size, redacted, row.payload)), size
 
 
 def _recorded_hash(records: Sequence[Recorded]) -> str:
