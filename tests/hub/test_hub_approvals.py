@@ -35,6 +35,12 @@ boss = Agent("Boss", on_crash="resume")
 @boss.skill
 async def command(turn: Turn) -> str:
     return (await turn.call("plain", turn.text)).text
+
+asker = Agent("Asker", on_crash="resume")
+
+@asker.skill
+async def pass_on(turn: Turn) -> str:
+    return (await turn.call("gate", turn.text)).text
 """
 
 
@@ -183,5 +189,39 @@ def test_the_mode_of_an_agent_that_is_a_workflow_stays_as_it_was_at_the_start(
                 )
                 (result,) = [one for one in done["artifacts"] if one["name"] == "result"]
                 assert result["parts"][0]["data"]["checked"] == "by the operator"
+
+    run(scene())
+
+
+def test_no_way_to_answer_an_interrupt_evades_its_schema(tmp_path: Path) -> None:
+    # Forms need no `not`: only the engine checks it.
+    schema = {"type": "object", "properties": {"ok": {"not": {"const": False}}}}
+    ask = {**ASK, "config": {**ASK["config"], "resume_schema": schema}}
+    agents = entry("gate", "workflow: workflows/gate.json") + entry(
+        "asker", "import: 'approving_agents:asker'"
+    )
+
+    async def scene() -> None:
+        async with opened(workspace(tmp_path, ask), f"agents:\n{agents}", key=KEY) as boss:
+            ann, bob = await key_of(boss, "ann"), await key_of(boss, "bob")
+            await ann.ready("gate")
+            await ann.ready("asker")
+            task, question = await asked(ann, "gate")
+            wrong: dict[str, Any] = {"parts": [{"data": {"ok": False}}]}
+            for reply in ({"mode": "in_process"}, {"mode": "in_process", "ok": False}):
+                assert await answer(ann, "gate", task, metadata={FLOW_KEY: reply}, **wrong) == 400
+            assert await answer(ann, "gate", task, **wrong) == 400
+            decision = {"question": question, "decision": "edit", "data": {"ok": False}}
+            assert (await bob(f"POST /api/inbox/{task}", decision))[0] == 400
+            assert await answer(ann, "gate", task) == 200
+            done = await ann.until(f"GET /api/tasks/{task}", lambda one: one["state"] == "completed")
+            assert done["data"] == [{"text": "go", "ok": True}]
+            # An agent that is no workflow passes the question on, and any answer back.
+            task, _ = await asked(ann, "asker")
+            assert await answer(ann, "asker", task, **wrong) == 200
+            ended = await ann.until(
+                f"GET /api/tasks/{task}", lambda one: one["state"] in ("completed", "failed")
+            )
+            assert ended["state"] == "failed"
 
     run(scene())

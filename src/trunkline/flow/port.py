@@ -571,7 +571,7 @@ class FlowPort:
         return await self._rested(run, wait_s)
 
     async def check_answer(self, feed: Feed, message: Message) -> None:
-        """Check that the state of the run that asks still fits its `state_schema` with an answer.
+        """Check that an answer fits the schema of an interrupt, and that the state fits its own with it.
 
         Raises:
             InvalidParams: it does not; the question stays open.
@@ -580,7 +580,8 @@ class FlowPort:
         if found is None or answered_question(message) not in ("", found[0]):
             return
         about, reply = found[1], read_reply(message)
-        takes_effect = reply is None or (reply.ok and not reply.takes_over)
+        # An interrupt takes its payload from any reply.
+        takes_effect = reply is None or (reply.ok and not reply.takes_over) or about.awaits != "activity"
         if about.awaits == "agent" or not takes_effect:
             return
         try:
@@ -593,9 +594,15 @@ class FlowPort:
         output = read_output(message, about.fits if overwrites else None)
         if run is None or isinstance(output, Rejection):
             return
+        schemas = self.definitions.schemas
+        if overwrites and about.fits is not None:
+            fault = await schemas.find_fault(SchemaCheck(about.fits), output, feed.tenant)
+            if fault is not None:
+                text = f"the answer does not fit the resume_schema: {fault}"
+                raise InvalidParams(text, field="message.parts")
         reducers = run.view.definition.reducers
         state = next_state(run.view.state, output, reducers, overwrites=overwrites)
-        fault = await self.definitions.schemas.find_fault(run.loaded.check, state, feed.tenant)
+        fault = await schemas.find_fault(run.loaded.check, state, feed.tenant)
         if fault is not None:
             text = f"the state of run {about.execution_id!r} would not fit its state_schema: {fault}"
             raise InvalidParams(text, field="message.parts")

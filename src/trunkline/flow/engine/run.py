@@ -17,7 +17,7 @@ from trunkline.clock import now_ms
 from trunkline.errors import FlowRefused, Misuse, TaskNotFound, UnsupportedOperation
 from trunkline.flow.activities.base import Activity, DelegateOrder, Outcome, output_of
 from trunkline.flow.definition.checks import SchemaCheck
-from trunkline.flow.definition.document import LONGEST_MS
+from trunkline.flow.definition.document import LONGEST_MS, Node
 from trunkline.flow.definitions import Loaded
 from trunkline.flow.engine.children import ChildRun, agent_request, child_id, nested_done, read_done
 from trunkline.flow.engine.effects import (
@@ -480,10 +480,27 @@ class Run:
             return
         try:
             value = answered(lane, said)
+            if isinstance(lane.effect, Ask):
+                await self._check_payload(lane.effect.node, value)
         except NodeFailed as refused:
             self.walk.refuse(lane, refused)
         else:
             self.walk.answer(lane, value)
+
+    async def _check_payload(self, node: Node, payload: object) -> None:
+        """Check the answer to an interrupt, which a parent that is no workflow passes down unchecked.
+
+        Raises:
+            NodeFailed: it does not fit the `resume_schema`.
+        """
+        schema = node.config.get("resume_schema")
+        if schema is None:
+            return
+        schemas = self._parts.definitions.schemas
+        fault = await schemas.find_fault(SchemaCheck(schema), payload, self._work.tenant)
+        if fault is not None:
+            text = f"the payload does not fit the resume_schema: {fault}"
+            raise NodeFailed("resume_not_allowed", text, node.id)
 
     async def _pass_down(self, asked: str, said: Message) -> None:
         for child in list(self._children.values()):
