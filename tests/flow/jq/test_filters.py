@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import tracemalloc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -14,10 +15,13 @@ from uvloop import new_event_loop
 
 from trunkline.flow.jq import pool as pools
 from trunkline.flow.jq.filters import MISSING, Filters
+from trunkline.flow.jq.paths import is_plain
 from trunkline.flow.jq.pool import FilterFailed, FilterLimits, WorkerPool
 
 PATIENT = FilterLimits(deadline_s=60)
 ROOT = {"a": [1, 2], "s": "x"}
+# One of the longest plain filters.
+SUM = "+".join([".a"] * 330)
 
 
 def using(limits: FilterLimits, work: Callable[[Filters], Awaitable[None]]) -> None:
@@ -259,8 +263,23 @@ def test_plain_filters_that_add_up_are_followed_by_a_pause_of_their_tenant(
         assert paused[0] >= pools.BLOCKED_S * pools.PAUSES
         assert await filters.value(".s", ROOT, "other") == "x"
         assert len(paused) == 1
+        # So does each that is compiled, when a definition is registered.
+        for number in range(1000):
+            assert await filters.wrong(f"{SUM}+{number}", "third") is None
+            if len(paused) > 1:
+                break
+        assert len(paused) == 2
 
     using(PATIENT, work)
+
+
+def test_compiled_plain_filters_take_little_memory() -> None:
+    tracemalloc.start()
+    try:
+        assert all(is_plain(f"{number}+{SUM}") for number in range(200))
+        assert tracemalloc.get_traced_memory()[0] < 32 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def _children() -> set[int]:

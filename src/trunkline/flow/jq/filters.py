@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -10,6 +12,8 @@ from msgspec import UNSET, UnsetType
 from trunkline.flow.jq.paths import is_plain, quick_value
 from trunkline.flow.jq.pool import FilterFailed, WorkerBudget, WorkerPool, encode_value
 
+P = ParamSpec("P")
+Made = TypeVar("Made")
 # What `quick` gives where only jq can tell.
 MISSING = UNSET
 
@@ -31,10 +35,7 @@ class Filters:
             BudgetSpent: the run has used its time in workers.
             FilterFailed: it does not compile, fails, or takes too long or too much.
         """
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        found = self.quick(program, root)
-        await self._pool.pace(tenant, clock() - began)
+        found = await self._count(tenant, self.quick, program, root)
         if not isinstance(found, UnsetType):
             return found
         async with self._pool.paced(tenant):
@@ -51,13 +52,21 @@ class Filters:
 
     async def wrong(self, program: str, tenant: str = "") -> str | None:
         """Return why a filter does not compile, or None if it does."""
-        if is_plain(program):
+        if await self._count(tenant, is_plain, program):
             return None
         try:
             await self._outputs(b"?", program, b"null", tenant)
         except FilterFailed as error:
             return str(error)
         return None
+
+    async def _count(self, tenant: str, work: Callable[P, Made], *given: P.args, **named: P.kwargs) -> Made:
+        """Do short work, and count it as work of a tenant on the event loop."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        made = work(*given, **named)
+        await self._pool.pace(tenant, clock() - began)
+        return made
 
     async def _outputs(
         self, kind: bytes, program: str, root: bytes, tenant: str = "", budget: WorkerBudget | None = None

@@ -62,7 +62,8 @@ def is_plain(program: str) -> bool:
     return len(program) <= _PROGRAM_LIMIT and _compiled(program) is not None
 
 
-@lru_cache(maxsize=1024)
+# Compiled, a program takes up to 300 bytes for each of its characters.
+@lru_cache(maxsize=64)
 def _compiled(program: str) -> Evaluate | None:
     try:
         return _Parser(program).whole()
