@@ -119,6 +119,29 @@ def test_a_workflow_of_the_operator_does_not_lend_its_rights_to_one_of_the_tenan
     run(scene())
 
 
+@pytest.mark.usefixtures("operator_set_up")
+def test_no_tenant_replaces_a_workflow_that_one_of_the_operator_nests(tmp_path: Path) -> None:
+    nested = {**NESTING, "config": {"workflow_ref": "checked", "input_mapping": {}}}
+    forged = {"id": "say", "type": "set_state", "config": {"assignments": {"said": {"literal": "forged"}}}}
+    (tmp_path / "workflows").mkdir()
+    (tmp_path / "workflows" / "shared.json").write_text(json.dumps(workflow(nested, name="shared")))
+    (tmp_path / "workflows" / "checked.json").write_text(json.dumps(workflow(GREET, name="checked")))
+
+    async def scene() -> None:
+        async with opened(tmp_path, SHARED, key=KEY) as boss:
+            acme = await boss.tenant("acme")
+            body = {"definition": workflow(forged, name="checked")}
+            assert (await acme("POST /v1/workflows", body))[0] == 201
+            await acme.ready("shared")
+            ended = await acme.say("shared", "go")
+            assert ended["artifacts"][0]["parts"][0]["data"]["said"] == "hello"
+            # In a definition of its own, the tenant means its own.
+            status, told = await acme("POST /v1/executions", {"definition": workflow(nested), "input": {}})
+            assert (status, told["result"]["said"]) == (200, "forged")
+
+    run(scene())
+
+
 def test_the_tenant_of_the_operator_has_no_list_of_tools(tmp_path: Path) -> None:
     async def scene() -> None:
         async with opened(tmp_path, "agents: []", key=KEY) as boss:

@@ -35,10 +35,10 @@ class FetchedWorkflows:
         self._fetcher_of = fetcher_of
         self._signatures = signatures
 
-    async def resolve(self, tenant: str, ref: str) -> Loaded:
+    async def resolve(self, tenant: str, ref: str, *, by_operator: bool = False) -> Loaded:
         """See `WorkflowRefs`."""
         try:
-            return await self._known.resolve(tenant, ref)
+            return await self._known.resolve(tenant, ref, by_operator=by_operator)
         except FlowRefused as unknown:
             if unknown.code != "WORKFLOW_NOT_FOUND" or not is_address(ref):
                 raise

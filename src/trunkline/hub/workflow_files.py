@@ -69,15 +69,16 @@ class WorkflowFiles:
                 wrong.append(str(error))
         return wrong
 
-    async def resolve(self, tenant: str, ref: str) -> Loaded:
+    async def resolve(self, tenant: str, ref: str, *, by_operator: bool = False) -> Loaded:
         """The definition that a reference stands for: a file of the folder, or one that is registered.
 
-        Files are the operator's, and so of the tenant that the operator's own agents have.
+        Files are the operator's, and so of the tenant that the operator's own agents have. In a definition
+        of the operator a reference is to a file for every tenant, so that no tenant registers another one.
 
         Raises:
             FlowRefused: there is none.
         """
-        if tenant == DEFAULT_TENANT:
+        if tenant == DEFAULT_TENANT or by_operator:
             for path in self.paths():
                 if Path(path).stem == ref:
                     try:

@@ -39,8 +39,8 @@ class FilterValues(Protocol):
 class WorkflowRefs(Protocol):
     """Whoever knows workflows by the names that others call them by."""
 
-    async def resolve(self, tenant: str, ref: str) -> Loaded:
-        """The definition that a reference stands for.
+    async def resolve(self, tenant: str, ref: str, *, by_operator: bool = False) -> Loaded:
+        """The definition that a reference stands for, in a definition of the operator or of the tenant.
 
         Raises:
             FlowRefused: there is none, or it cannot be had.

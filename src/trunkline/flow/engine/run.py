@@ -358,7 +358,9 @@ class Run:
         try:
             if self._order.depth >= DEPTH_LIMIT:
                 raise FlowRefused("SUBWORKFLOW_TOO_DEEP", f"runs are nested at most {DEPTH_LIMIT} deep")
-            loaded = await parts.refs.resolve(self._work.tenant, config["workflow_ref"])
+            loaded = await parts.refs.resolve(
+                self._work.tenant, config["workflow_ref"], by_operator=self._order.by_operator
+            )
             pinned = config.get("version_pin")
             if pinned is not None and pinned != loaded.definition.hash:
                 raise FlowRefused(
