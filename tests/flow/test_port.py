@@ -24,7 +24,7 @@ from trunkline.flow.forms import ActivitySubmission
 from trunkline.flow.listing import RunListQuery
 from trunkline.flow.local import LocalFlows
 from trunkline.flow.port import PAGE_BYTES, FlowCaller
-from trunkline.flow.results import RunResult, redacted
+from trunkline.flow.results import RunPage, RunResult, redacted
 from trunkline.flow.state import same_json
 from trunkline.log.events import Recorded
 from trunkline.run.feed import Feed
@@ -441,6 +441,26 @@ async def test_a_page_of_rows_ends_by_bytes_and_goes_on_at_the_next_row() -> Non
     assert len(counts) > 1 and min(counts) > 0
     sizes = [sum(len(msgspec.json.encode(row.payload)) for row in found[: counts[0] - 1])]
     assert sizes[0] <= PAGE_BYTES
+
+
+async def test_lists_of_one_tenant_are_read_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_work: list[str] = []
+    go_on = asyncio.Event()
+
+    async def waiting(tasks: object, definitions: object, tenant: str, *_: object) -> RunPage:
+        at_work.append(tenant)
+        await go_on.wait()
+        return RunPage(executions=[])
+
+    monkeypatch.setattr(ports, "list_runs", waiting)
+    async with LocalFlows() as flows:
+        callers = [FlowCaller(tenant=tenant) for tenant in ("acme", "acme", "other")]
+        lists = [asyncio.create_task(flows.port.list(caller, RunListQuery())) for caller in callers]
+        await asyncio.wait(lists, timeout=0)
+        assert at_work == ["acme", "other"]
+        go_on.set()
+        await asyncio.gather(*lists)
+        assert at_work == ["acme", "other", "acme"]
 
 
 async def test_large_inputs_and_rows_are_walked_through_off_the_event_loop(

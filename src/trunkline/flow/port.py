@@ -384,13 +384,14 @@ class FlowPort:
         return result
 
     async def list(self, caller: FlowCaller, query: RunListQuery) -> RunPage:
-        """A page of runs, newest first.
+        """A page of runs, newest first; the lists of a tenant are read one after the other.
 
         Raises:
             FlowRefused: the cursor or a moment cannot be read.
         """
         where = Where(principal=caller.owner, agents=self.agents)
-        return await list_runs(self._tasks, self.definitions, caller.tenant, where, query)
+        async with self._readers.held(caller.tenant):
+            return await list_runs(self._tasks, self.definitions, caller.tenant, where, query)
 
     async def rows(
         self,
@@ -598,8 +599,9 @@ class FlowPort:
         if overwrites and about.fits is not None:
             fault = await schemas.find_fault(SchemaCheck(about.fits), output, feed.tenant)
             if fault is not None:
-                text = f"the answer does not fit the resume_schema: {fault}"
-                raise InvalidParams(text, field="message.parts")
+                raise InvalidParams(
+                    f"the answer does not fit the resume_schema: {fault}", field="message.parts"
+                )
         reducers = run.view.definition.reducers
         state = next_state(run.view.state, output, reducers, overwrites=overwrites)
         fault = await schemas.find_fault(run.loaded.check, state, feed.tenant)
