@@ -116,6 +116,17 @@ def test_hb21_a_conversation_with_an_agent_elsewhere(fleet: Fleet) -> None:
     assert (status, said["code"]) == (409, "CONTEXT_CLOSED")
 
 
+@pytest.mark.parametrize("path", ["/a2a", "/v1/a2a/agents/asker"])
+def test_a_caller_that_sends_flat_parts_is_answered_with_flat_parts(fleet: Fleet, path: str) -> None:
+    said = {"messageId": "f", "role": "user", "parts": [{"text": "may I?"}]}
+    params = {"message": said, "metadata": {"targets": ["asker"]}, "configuration": {"blocking": True}}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": params}
+    task = fleet.agent.http.post(f"{fleet.agent.base}{path}", json=body).json()["result"]
+    assert task["status"]["state"] == "input_required"
+    assert task["status"]["message"]["parts"] == [{"text": "Really?"}]
+    assert [one["parts"] for one in task["history"]] == [[{"text": "may I?"}]]
+
+
 def test_a_skill_cools_down_by_subject(fleet: Fleet) -> None:
     tasks = [
         fleet.post("dispatch", message="x", skill="approve", metadata={"subject": subject})[1]["tasks"][0]
