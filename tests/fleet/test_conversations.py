@@ -9,6 +9,7 @@ import pytest
 
 from tests.gateway.model.hub import Caller, opened, run
 from tests.hub.test_hub_approvals import key_of
+from trunkline.fleet import conversations
 
 KEY = "operators-key-1"
 ENTRIES = """
@@ -80,6 +81,26 @@ def test_a_caller_lists_reads_and_deletes_its_own_conversations(tmp_path: Path) 
             _, listed = await ann("GET /api/conversations")
             assert [one["contextId"] for one in listed["items"]] == ["c-2"]
             assert (await bob(f"GET /api/tasks/{theirs['id']}"))[0] == 200
+
+    run(scene())
+
+
+def test_a_conversation_is_deleted_however_long_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversations, "TASKS_LIMIT", 2)
+    (tmp_path / "talking_agent.py").write_text(MODULE)
+
+    async def scene() -> None:
+        async with opened(tmp_path, ENTRIES) as ask:
+            await ask.ready("talker")
+            await ask.ready("helper")
+            for text in ("one", "two", "three"):
+                await say(ask, text, "c-1")
+            _, read = await ask("GET /api/conversations/c-1/messages")
+            assert [one["text"] for one in read["items"]] == ["two", "re: two", "three", "re: three"]
+            assert (await ask("DELETE /api/conversations/c-1"))[1]["tasks"] == 6
+            assert (await ask("GET /api/conversations"))[1]["items"] == []
 
     run(scene())
 

@@ -21,7 +21,7 @@ from trunkline.wire.spellings import timestamp
 from trunkline.wire.types import TERMINAL, Message, Role
 from trunkline.wire.writer import V03
 
-# Tasks of one conversation that are read, the newest ones; a page of heads.
+# Tasks of one conversation whose messages are read, the newest ones; a page of heads.
 TASKS_LIMIT, _PAGE = 1000, 200
 _PREVIEW = 200
 
@@ -96,7 +96,7 @@ class ConversationApi:
             RouteNotFound: the caller has no such conversation.
             InvalidParams: `after` is not a place in it.
         """
-        heads = await self._found(call)
+        heads = await self._found(call, TASKS_LIMIT)
         after_task, after_place = _place(asked.after)
         items: list[object] = []
         weight, last = 0, ""
@@ -138,19 +138,19 @@ class ConversationApi:
         self._tasks.forget_tasks(call.tenant, task_ids)
         return ConversationDeleted(context_id=call.id, tasks=gone)
 
-    async def _found(self, call: ApiCall) -> list[Head]:
-        heads = await self._heads(call, call.id, TASKS_LIMIT)
+    async def _found(self, call: ApiCall, limit: int | None = None) -> list[Head]:
+        heads = await self._heads(call, call.id, limit)
         if not heads:
             raise RouteNotFound(f"there is no conversation {call.id!r}", missing="CONVERSATION_NOT_FOUND")
         return heads
 
-    async def _heads(self, call: ApiCall, context_id: str, limit: int) -> list[Head]:
-        """Return the newest tasks that the caller requested in a context."""
+    async def _heads(self, call: ApiCall, context_id: str, limit: int | None) -> list[Head]:
+        """Return the newest tasks that the caller requested in a context; all of them without a limit."""
         where = Where(principal=call.principal.name, context_id=context_id)
         found: list[Head] = []
         after = None
-        while len(found) < limit:
-            size = min(_PAGE, limit - len(found))
+        while limit is None or len(found) < limit:
+            size = _PAGE if limit is None else min(_PAGE, limit - len(found))
             page = await self._store.heads.list(call.tenant, where, size=size, after=after)
             found += page.heads
             after = page.next
