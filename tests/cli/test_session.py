@@ -210,6 +210,21 @@ def test_older_agent_is_called_in_its_version_and_a_note_says_so_once(
     assert shown["Next"] == f"trunkline send -a {peer.url} '<text>'"
 
 
+def test_tools_of_an_older_agent_are_called_in_its_version(trunkline: Run, scripted: Make) -> None:
+    peer = older(scripted)
+    peer.card |= {"name": "n", "skills": [{"id": "s", "name": "s"}]}
+    called = ("tools", peer.url, "--call", "a2a__n__s", "--arguments", '{"query": "hi"}')
+    code, _, err = trunkline(*called)
+    assert (code, len(peer.params("message/send"))) == (0, 1)
+    assert err == "Note: the agent does not speak 1.0; it is called in 0.3\n"
+    code, _, err = trunkline(*called, "--a2a-version", "1.0")
+    assert (code, "leave out --a2a-version" in err) == (1, True)
+    assert len(peer.params("message/send")) == 1
+    # An agent that is missing is reported as before, and keeps no other one from being used.
+    code, out, err = trunkline("tools", peer.url, "http://127.0.0.1:9")
+    assert (code, out.count('"name"'), "127.0.0.1:9" in err) == (0, 1, True)
+
+
 def test_version_that_the_caller_insists_on_is_not_given_up(
     trunkline: Run, scripted: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

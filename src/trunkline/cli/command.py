@@ -29,7 +29,7 @@ from trunkline.cli.next_command import print_next
 from trunkline.cli.options import OPTIONS, PREFIX
 from trunkline.cli.parsing import Invocation
 from trunkline.cli.session import ADDRESSES, Session
-from trunkline.errors import Misuse, TrunklineError
+from trunkline.errors import Misuse, TrunklineError, VersionNotSupported
 
 INTERRUPTED = 130
 # A folder with this file is the workspace of a hub.
@@ -106,7 +106,8 @@ def run_logged(
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except TrunklineError as error:
-        failure = failure_of(error, finding_card=True)
+        # The version is compared with a card that was found.
+        failure = failure_of(error, finding_card=not isinstance(error, VersionNotSupported))
         if failure.code == "A2ACLI_ERR_USAGE":
             failure = complete_hint(failure, sys.argv[1:])
         elif len(invocation.arguments) == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,8 +16,9 @@ from trunkline.cli.console import print_block, print_json
 from trunkline.cli.parsing import Commands, Invocation
 from trunkline.cli.session import Session
 from trunkline.client.client import Client
-from trunkline.errors import Misuse
+from trunkline.errors import Misuse, TrunklineError, VersionNotSupported
 
+log = logging.getLogger("trunkline.cli")
 commands = Commands()
 # How each agent is called; a file of agents says that of each by itself.
 OF_AGENTS = ("bearer", "api-key", "svc-param", "transport", "a2a-version", "insecure", "timeout")
@@ -107,12 +109,29 @@ async def _agents(invocation: Invocation, config: ClientConfiguration) -> AsyncG
     if credentials is not None and len(invocation.arguments) > 1:
         raise Misuse("a credential is for one agent; list several with theirs in a file for --agents")
     async with AsyncExitStack() as stack:
-        clients: list[Client] = []
+        sessions: list[Session] = []
         for agent in invocation.arguments or (None,):
             session = Session(
                 Invocation(() if agent is None else (agent,), invocation.flags), config, agent_only=True
             )
             stack.push_async_callback(session.close)
             await session.open()
-            clients.append(session.client)
+            sessions.append(session)
+        await asyncio.gather(*map(_choose_version, sessions))
+        clients: list[Client] = [session.client for session in sessions]
         yield clients[0] if len(clients) == 1 else clients
+
+
+async def _choose_version(session: Session) -> None:
+    """Have an agent called in a version that it offers.
+
+    Raises:
+        VersionNotSupported: the agent does not offer the version that the caller insists on.
+    """
+    try:
+        await session.compatible_card()
+    except VersionNotSupported:
+        raise
+    except TrunklineError as error:
+        # An agent without a card is reported with its tools, where the others are used all the same.
+        log.debug("tools.version_unknown agent=%s error=%a", session.target.url, str(error))
