@@ -135,6 +135,24 @@ def test_a_server_that_hangs_is_started_again_once_nobody_waits_for_it(
 
 
 @pytest.mark.slow
+def test_tenant_uses_only_servers_for_it() -> None:
+    async def main() -> None:
+        async with servers(small=SMALL, private={**SMALL, "tenants": ["north"]}) as opened:
+            arguments = {"a": 1, "b": 2}
+            assert (await opened.call_tool("private", "add", arguments, WAIT_S, tenant="north"))["sum"] == 3
+            for tenant in ("south", "default", ""):
+                with pytest.raises(CallFailed, match="no server 'private'; it has small") as refused:
+                    await opened.call_tool("private", "add", arguments, WAIT_S, tenant=tenant)
+                assert refused.value.code == engine.NOT_CONFIGURED
+                with pytest.raises(CallFailed, match="no server 'private'"):
+                    await opened.list_tools("private", WAIT_S, tenant=tenant)
+                assert await opened.list_tools("", tenant=tenant) == [{"name": "small"}]
+            assert len(await opened.list_tools("", tenant="north")) == 2
+
+    run(main())
+
+
+@pytest.mark.slow
 def test_what_cannot_be_called() -> None:
     async def main() -> None:
         entries = {

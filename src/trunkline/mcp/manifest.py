@@ -34,7 +34,7 @@ class McpServerEntry(Struct, frozen=True, forbid_unknown_fields=True):
     """One MCP server: a command with its arguments and variables, or an address with its headers.
 
     A variable or a header of `env:NAME` is read from the environment when the server is first used, one of
-    `file:relative/path` from a file below the folder of the manifest.
+    `file:relative/path` from a file below the folder of the manifest. Without `tenants`, every tenant may use it.
     """
 
     command: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
@@ -42,6 +42,11 @@ class McpServerEntry(Struct, frozen=True, forbid_unknown_fields=True):
     env: Annotated[dict[_Name, _Word], Meta(max_length=256)] = {}
     url: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
     headers: Annotated[dict[_Name, _Word], Meta(max_length=64)] = {}
+    tenants: Annotated[tuple[_Name, ...], Meta(min_length=1, max_length=10_000)] | None = None
+
+    def is_for(self, tenant: str) -> bool:
+        """Return whether a tenant may use this server."""
+        return self.tenants is None or tenant in self.tenants
 
     def variables(self, folder: Path | None = None) -> dict[str, str]:
         """The variables of the command, with what they refer to; `folder` is that of the manifest.
@@ -74,6 +79,10 @@ class McpManifest(Struct, frozen=True):
     delegates: dict[str, McpDelegate] = {}
     # Where it lies, if it is a file.
     folder: Path | None = None
+
+    def servers_of(self, tenant: str) -> dict[str, McpServerEntry]:
+        """Return the servers that a tenant may use, by name."""
+        return {name: entry for name, entry in self.servers.items() if entry.is_for(tenant)}
 
 
 class _ManifestFile(Struct, frozen=True, forbid_unknown_fields=True):

@@ -67,7 +67,7 @@ class McpServers:
         Raises:
             CallFailed: it gave nothing; `code` is one of the MCP codes of workflows.
         """
-        entry = self._entry(server, tool, arguments)
+        entry = self._entry(server, tool, arguments, tenant)
         place = self._place(server)
         try:
             async with asyncio.timeout(timeout_s), place.entered(tenant):
@@ -89,8 +89,8 @@ class McpServers:
             CallFailed: there is no such server, or it does not tell.
         """
         if not server:
-            return [{"name": name} for name in self._manifest.servers]
-        entry = self._entry(server, "list", {})
+            return [{"name": name} for name in self._manifest.servers_of(tenant)]
+        entry = self._entry(server, "list", {}, tenant)
         place = self._place(server)
         try:
             async with asyncio.timeout(timeout_s), place.entered(tenant):
@@ -102,14 +102,15 @@ class McpServers:
     def _place(self, server: str) -> _ServerSession:
         return self._places.setdefault(server, _ServerSession(server))
 
-    def _entry(self, server: str, tool: str, arguments: object) -> McpServerEntry:
+    def _entry(self, server: str, tool: str, arguments: object, tenant: str) -> McpServerEntry:
         if not isinstance(arguments, Mapping) or not server or not tool:
             raise CallFailed(
                 "a tool call names server and tool, and its arguments are an object", code=INVALID_CONFIG
             )
-        entry = self._manifest.servers.get(server)
+        usable = self._manifest.servers_of(tenant)
+        entry = usable.get(server)
         if entry is None:
-            known = ", ".join(self._manifest.servers)
+            known = ", ".join(usable) or "none for this tenant"
             raise CallFailed(f"the manifest has no server {server!r}; it has {known}", code=NOT_CONFIGURED)
         if entry.command is not None and not is_allowed(entry.command, self._allow):
             raise CallFailed(
