@@ -58,7 +58,7 @@ def test_no_agents_in_it(tmp_path: Path, text: str) -> None:
         (
             "agents:\n  - name: a\n    url: http://x\n    auth:\n      scheme: bearer\n      tokn: x\n",
             6,
-            "auth.tokn: unknown field; there are scheme, token, token_env",
+            "auth.tokn: unknown field; did you mean 'token'?",
         ),
         (
             "agents:\n  - name: a\n    url: http://x\n    auth:\n      token: 7\n",

@@ -129,7 +129,7 @@ def test_skill_that_only_a_remote_card_can_name_is_a_warning(workspace: Path, tr
     (workspace / "agents.d/far.yaml").write_text("name: far\nurl: https://far.example\n")
     (found,) = check(str(workspace))
     assert found == (
-        f"{UNCERTAIN}ceremonies/s.yaml, line 3: skill: no agent is known to have the skill 'nope'; ask far"
+        f"{UNCERTAIN}ceremonies/s.yaml, line 3: skill: no agent is known to have the skill 'nope'; it may be on the card of far"
     )
     assert trunkline("hub", "check", str(workspace))[:2] == (0, f"{found}\n")
     (workspace / "agents.d/far.yaml").unlink()
@@ -222,7 +222,19 @@ def test_agent_with_a_mistake_is_not_reported_as_missing_too(workspace: Path) ->
     (workspace / "agents.d").mkdir()
     (workspace / "agents.d/broken.yaml").write_text("name: broken\nurl: 5\n")
     found = [one for one in check(str(workspace)) if not one.startswith(UNCERTAIN)]
-    assert found == ["broken: agents.d/broken.yaml, line 2: url: expected string, got integer"]
+    assert found == ["agents.d/broken.yaml, line 2: broken: url: expected string, got integer"]
+
+
+def test_typos_of_names_and_members_suggest_the_closest_one(workspace: Path) -> None:
+    (workspace / "hub.yaml").write_text("helm: writr\n")
+    assert check(str(workspace)) == [
+        "hub.yaml, line 1: helm: agent 'writr' not found; did you mean 'writer'?"
+    ]
+    (workspace / "hub.yaml").write_text("name: a\nsetings: {}\n")
+    assert check(str(workspace)) == ["hub.yaml, line 2: setings: unknown field; did you mean 'settings'?"]
+    (workspace / "hub.yaml").write_text("notify:\n  - {name: a, webhok: https://hooks.example/a}\n")
+    found = check(str(workspace))
+    assert found == ["hub.yaml, line 2: notify[0].webhok: unknown field; did you mean 'webhook'?"]
 
 
 def test_typo_in_a_workflow_has_one_line_number_in_every_command(trunkline: Run, tmp_path: Path) -> None:
@@ -243,7 +255,9 @@ def test_filter_that_does_not_compile_is_reported(workspace: Path) -> None:
     (workspace / "workflows/flow.json").write_text(json.dumps(workflow(node)))
     found = check(str(workspace))
     assert len(found) == 1 and found[0].startswith("workflows/flow.json, line 1: /nodes/")
-    assert "this filter does not compile" in found[0]
+    # The only line number is that of the file.
+    assert "this filter does not compile: syntax error, unexpected end of file at column" in found[0]
+    assert found[0].count("line") == 1 and found[0].endswith("of the filter")
 
 
 def test_unreadable_list_of_agents_is_the_only_finding(workspace: Path) -> None:

@@ -119,6 +119,6 @@ def test_each_mistake_of_a_workspace_is_told_once(tmp_path: Path) -> None:
         "agents.d/here.yaml, line 2: here: there is no module 'beside.inner', neither in the workspace nor installed",
         "agents.d/there.yaml, line 2: there: module 'pytest' has no 'agent'",
         "agents.yaml, line 3: there are two agents 'a'",
-        "agent: agents.d/a.yaml, line 2: url: expected string, got integer",
+        "agents.d/a.yaml, line 2: agent: url: expected string, got integer",
         'agents.d/c.yml, line 2: found duplicate key "name"',
     ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
 
@@ -214,7 +215,10 @@ def _entry(raw: dict[str, Any], where: YamlPosition) -> AgentEntry:
         field = path.rstrip("`").lstrip(".")
         if unknown := _UNKNOWN.search(text):
             field = f"{field}.{unknown[1]}" if field else unknown[1]
-            text = f"unknown field; there are {', '.join(_members(field))}"
+            known = [*_members(field)]
+            near = get_close_matches(unknown[1], known, 1)
+            meant = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+            text = f"unknown field; {meant}"
         raise Misuse(f"{where(field)}: {field + ': ' if field else ''}{text}") from None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
@@ -71,14 +72,7 @@ def check(folder: str) -> list[str]:
         *_check_models(fleet),
         *_check_workflows(fleet),
     ]
-    # An entry that is named by its place is not named twice: its fault begins with that.
-    wrong += [
-        entry.fault
-        if entry.fault.startswith(f"{entry.name.partition(':')[0]}, ")
-        else f"{entry.name}: {entry.fault}"
-        for entry in entries
-        if entry.fault
-    ]
+    wrong += [_fault(entry) for entry in entries if entry.fault]
     # Several checks read the same file.
     return [*dict.fromkeys(wrong)]
 
@@ -96,6 +90,17 @@ def _faults(workspace: Path, files: CatalogueFiles, unread: list[CeremonyFault])
             one()
         except Misuse as error:
             yield _named(workspace, error)
+
+
+def _fault(entry: Entry) -> str:
+    """Return the mistake of an entry: its place, the name of the entry, and what is wrong."""
+    place, colon, what = entry.fault.partition(": ")
+    # An entry that is named by its place is not named twice.
+    if entry.fault.startswith(f"{entry.name.partition(':')[0]}, "):
+        return entry.fault
+    return (
+        f"{place}: {entry.name}: {what}" if colon and ", line " in place else f"{entry.name}: {entry.fault}"
+    )
 
 
 def _named(workspace: Path, error: Misuse) -> str:
@@ -132,7 +137,8 @@ class Fleet:
         if unknown is None:
             return ""
         if unknown:
-            return f"{UNCERTAIN}no agent is known to have the skill {skill!r}; ask {', '.join(unknown)}"
+            text = f"no agent is known to have the skill {skill!r}; it may be on the card of"
+            return f"{UNCERTAIN}{text} {', '.join(unknown)}"
         names = f" of {', '.join(among)}" if among else ""
         return f"no agent{names} has the skill {skill!r}"
 
@@ -190,7 +196,7 @@ def _check_hub(workspace: Path, hub: HubFile, fleet: Fleet) -> Iterator[str]:
         return
     names = fleet.agents(DEFAULT_TENANT)
     if hub.helm and hub.helm not in names:
-        yield f"{position('helm')}: helm: agent {hub.helm!r} not found"
+        yield f"{position('helm')}: helm: {_unknown_agent(hub.helm, names)}"
     for skill, split in hub.routing.splits.items():
         at = position.child("routing") or position
         at = at.child("splits") or at
@@ -198,7 +204,7 @@ def _check_hub(workspace: Path, hub: HubFile, fleet: Fleet) -> Iterator[str]:
         if why := fleet.missing_skill(DEFAULT_TENANT, skill):
             yield _finding(place, f"routing.splits.{skill}", why)
         for agent in [one for one in split if one not in names]:
-            yield f"{place}: routing.splits.{skill}: agent {agent!r} not found"
+            yield f"{place}: routing.splits.{skill}: {_unknown_agent(agent, names)}"
     settings = load(hub.settings)
     named = [("flow_steps", one, "") for one in settings.flow_steps]
     named += [
@@ -207,6 +213,11 @@ def _check_hub(workspace: Path, hub: HubFile, fleet: Fleet) -> Iterator[str]:
     for setting, module, attribute in named:
         if why := _missing_object(workspace, module, attribute):
             yield f"{position(f'settings.{setting}')}: {setting}: {why}"
+
+
+def _unknown_agent(name: str, names: Sequence[str]) -> str:
+    near = get_close_matches(name, names, 1)
+    return f"agent {name!r} not found" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
 def _missing_object(workspace: Path, module: str, attribute: str) -> str:
@@ -242,7 +253,7 @@ def _schedule_findings(
     targets = [] if form.targets == (ALL,) else [*form.targets]
     for number, name in enumerate(targets):
         if name not in known:
-            yield f"targets.{number}", f"agent {name!r} not found"
+            yield f"targets.{number}", _unknown_agent(name, known)
     why = "" if set(targets) - {*known} else fleet.missing_skill(one.tenant, form.skill, targets)
     if why:
         yield "skill", why

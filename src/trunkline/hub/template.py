@@ -12,7 +12,7 @@ name: {name}
 description: A fleet to begin with.
 # The agent that takes a message that names no skill and no agent.
 helm: writer
-# Any setting of `trunkline config show`; durations may be written as 30s, 10m or 2h.
+# Any setting of `trunkline config show --server`; durations may be written as 30s, 10m or 2h.
 settings:
   retention: 7d
 """

@@ -223,5 +223,5 @@ def _converted(raw: object, form: type[Form], position: Callable[[str], str], ab
         if found := _UNNAMED.search(str(error)):
             where = f"{where}.{found[2]}".lstrip(".")
             what = "it is missing" if found[1] == "missing required" else "unknown field"
-            what += choices(form, said.field)
+            what += choices(form, said.field, found[2] if found[1] != "missing required" else "")
         raise Misuse(": ".join(filter(None, (position(where), where, what)))) from None

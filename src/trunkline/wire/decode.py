@@ -7,6 +7,7 @@ fields of its raw struct. Errors are told in words of JSON and with a path; nest
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from itertools import accumulate
 from typing import Any, TypeVar, cast
 
@@ -192,8 +193,11 @@ def locate_json_error(error: Exception, raw: bytes) -> str:
     return f" at {line}column {column}: {found[1]}"
 
 
-def choices(form: type[object], path: str) -> str:
-    """The end of a sentence about a wrong word at this path of a form: the words, or members, that fit."""
+def choices(form: type[object], path: str, given: str = "") -> str:
+    """Return the end of an error about a wrong word at this path of a form: the words, or members, that fit.
+
+    Of members, the one that is closest to the given name is enough.
+    """
     found = [inspect.type_info(form)]
     for step in _MEMBER.findall(path):
         found = [inner for one in found for inner in _below(one, step)]
@@ -201,6 +205,9 @@ def choices(form: type[object], path: str) -> str:
     names = [
         field.encode_name for one in found if isinstance(one, inspect.StructType) for field in one.fields
     ]
+    near = get_close_matches(given, names, 1)
+    if near:
+        return f"; did you mean {near[0]!r}?"
     return f"; choose {', '.join(words)}" if words else f"; there are {', '.join(names)}"
 
 

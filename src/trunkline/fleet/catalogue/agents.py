@@ -392,8 +392,12 @@ async def _last(put: Callable[[], Any], parts: CatalogueParts) -> None:
 
 
 def _taken(name: str, owner: str) -> InvalidParams:
-    whose = {"file": "a file of the workspace", "api": "the API", "announce": "a key that announces it"}
-    return InvalidParams(f"{name} belongs to {whose[owner]}", field="name", conflict="NAME_TAKEN")
+    why = {
+        "file": "an agent in a file of the workspace; edit that file",
+        "api": "an agent that is registered by the API; remove it, or choose another name",
+        "announce": "an agent that announces itself; stop its process, or choose another name",
+    }
+    return InvalidParams(f"the name {name!r} is used by {why[owner]}", field="name", conflict="NAME_TAKEN")
 
 
 def _shown_to(entry: Entry) -> tuple[object, ...]:

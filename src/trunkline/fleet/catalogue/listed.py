@@ -15,7 +15,7 @@ from trunkline.wire.peer_card import PeerCard
 ListedState = Literal["ready", "discovering", "unreachable", "invalid", "disabled"]
 # What an operator said of an entry, whoever owns it.
 Override = Literal["", "enabled", "disabled", "draining"]
-_REASONS = {"disabled": "an operator has disabled it", "draining": "an operator lets it run empty"}
+_REASONS = {"disabled": "an operator disabled it", "draining": "an operator drains it"}
 _SKILLS_LIMIT, _VERSION_LENGTH = 1000, 80
 
 

@@ -219,7 +219,8 @@ def _check(made: Ceremony) -> None:
     if len(set(form.targets)) < len(form.targets) or (ALL in form.targets and len(form.targets) > 1):
         raise InvalidParams("name each agent once, or only all", field="targets")
     if _CHANNEL.fullmatch(form.notify_channel) is None:
-        raise InvalidParams("this is no name of a channel", field="notifyChannel")
+        text = f"{form.notify_channel[:80]!r} is no name of a channel: give 1 to 64 letters, digits, - and _"
+        raise InvalidParams(text, field="notifyChannel")
     for name in ("name", "skill", "created_by"):
         if not getattr(form, name).isprintable():
             raise InvalidParams("only printable characters", field=name.replace("_b", "B"))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Protocol, cast
 
 from trunkline.flow.definition.diagnostics import Diagnostic, broken
+
+_PLACE = re.compile(r" at <top-level>, (?:line 1, )?(line [0-9]+, )?(column [0-9]+):?$")
 
 
 class Compiler(Protocol):
@@ -70,4 +73,6 @@ def mapped_program(given: Any) -> str | None:
 def _short(reason: str) -> str:
     """jq's words without its own name before them and its count after them."""
     lines = [line for line in reason.splitlines() if line.strip() and not line.startswith("jq: 1 compile")]
-    return " ".join(lines[0].removeprefix("jq: error: ").split()) if lines else reason
+    text = " ".join(lines[0].removeprefix("jq: error: ").split()) if lines else reason
+    # The line of the file is named elsewhere; this one is that of the filter.
+    return _PLACE.sub(r" at \1\2 of the filter", text)
