@@ -38,6 +38,16 @@ edges: [{source: __start__, target: start}]
     [
         ("serve scrib:agent", "no module 'scrib' here", "trunkline serve scribe:agent"),
         ("serve scribe:agnt", "scribe has no Agent named 'agnt'", "trunkline serve scribe:agent"),
+        ("serve scribe", "'scribe' should be MODULE:AGENT", "trunkline serve scribe:AGENT"),
+        ("serve :agent", "':agent' should be MODULE:AGENT", "trunkline serve MODULE:agent"),
+        ("serve zzz.zzz:agent", "there is no module 'zzz.zzz' here", "trunkline new NAME"),
+        ("serve json:loads", "json has no Agent named 'loads'", "trunkline new NAME"),
+        ("serve empty:agent", "empty:agent has no skill", "trunkline new NAME"),
+        (
+            "serve scribe:agent --workers 2",
+            "--workers 2 needs a store that processes share",
+            "trunkline serve scribe:agent --workers 1",
+        ),
         ("serve scribe.py:agent", "names a file", "trunkline serve scribe:agent"),
         ("serve broken:agent", "broken does not import at broken.py:1", "pip install nosuchlib"),
         ("serve torn:agent", "torn does not import", "python -m torn"),
@@ -59,6 +69,11 @@ edges: [{source: __start__, target: start}]
             "mock none.yaml",
             "none.yaml: no such file or directory",
             "trunkline mock record URL --output none.yaml",
+        ),
+        (
+            "mock model.yaml --openai",
+            "model.yaml, line 3: rules[0].when.contins: unknown field; did you mean 'contains'?",
+            "sed -n 3p model.yaml",
         ),
         ("mock torn/hub.yaml", "torn/hub.yaml, line 2: ", "sed -n 2p torn/hub.yaml"),
         ("flow validate none.yaml", "none.yaml: no such file or directory", "ls -l ."),
@@ -184,6 +199,8 @@ def test_an_error_names_the_next_command(
     trunkline: Run, tmp_path: Path, words: str, error: str, hint: str
 ) -> None:
     (tmp_path / "scribe.py").write_text(AGENT)
+    (tmp_path / "empty.py").write_text("from trunkline import Agent\nagent = Agent('empty')\n")
+    (tmp_path / "model.yaml").write_text("rules:\n- when:\n    contins: hello\n  reply: Hi\n")
     (tmp_path / "broken.py").write_text("import nosuchlib\n")
     (tmp_path / "torn.py").write_text("def f(:\n")
     (tmp_path / "bad.json").write_text('{"a": 1,\n b}\n')

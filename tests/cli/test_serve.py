@@ -64,10 +64,10 @@ def test_no_open_door_without_a_key(refuse: Refuse, host: str) -> None:
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        ("scribe", "'scribe' should be module:agent, for example scribe:agent"),
-        (":agent", "should be module:agent"),
-        ("scribe:", "should be module:agent"),
-        (".scribe:agent", "should be module:agent"),
+        ("scribe", "'scribe' should be MODULE:AGENT, for example scribe:agent"),
+        (":agent", "should be MODULE:AGENT"),
+        ("scribe:", "should be MODULE:AGENT"),
+        (".scribe:agent", "should be MODULE:AGENT"),
         ("scribe.py:agent", "did you mean scribe:agent?"),
         ("agents/scribe.py:agent", "did you mean agents.scribe:agent?"),
         ("trunkline.demo:agnet", "did you mean trunkline.demo:agent?"),
@@ -165,7 +165,7 @@ def test_every_agent_is_named_by_module_and_attribute(refuse: Refuse) -> None:
     code, said = refuse(DEMO, "more")
     assert (code, said.splitlines()[0]) == (
         2,
-        "Error: 'more' should be module:agent, for example scribe:agent",
+        "Error: 'more' should be MODULE:AGENT, for example scribe:agent",
     )
 
 

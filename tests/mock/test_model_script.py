@@ -49,7 +49,7 @@ def test_the_first_rule_that_fits_answers(
         ("rules: [", "model.yaml, line 1"),
         (
             "otherwise: x\nrules:\n  - when: {contians: a}\n    reply: b\n",
-            "line 3: Object contains unknown field `contians`",
+            "line 3: rules[0].when.contians: unknown field; did you mean 'contains'?",
         ),
         ("rules:\n  - when: {contains: a}\n", "line 2: Object missing required field `reply`"),
         ("rules:\n  - when: {regex: '('}\n    reply: b\n", "line 2: regex '(' is invalid"),

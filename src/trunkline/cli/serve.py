@@ -8,6 +8,7 @@ import gc
 import importlib
 import logging
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -51,6 +52,8 @@ SWITCH_S = 0.001
 SETTLED_S = 60.0
 _LOOK_S = 0.5
 _RELOAD = "--reload"
+# The hint where no agent is known that may be meant.
+_NEW = "trunkline new NAME"
 
 
 class ServerFlags(TypedDict, total=False):
@@ -98,7 +101,9 @@ def find(target: str) -> Agent:
     """
     module_name, colon, attribute = target.partition(":")
     if not colon or not module_name or module_name.startswith(".") or not attribute:
-        raise Misuse(f"{target!r} should be module:agent, for example scribe:agent")
+        meant = f"{module_name.strip('.') or 'MODULE'}:{attribute or 'AGENT'}"
+        text = f"{target!r} should be MODULE:AGENT, for example scribe:agent"
+        raise Misuse(text, hint=shlex.join(["trunkline", "serve", meant]))
     if module_name.endswith(".py"):
         meant = f"{'.'.join(Path(module_name).with_suffix('').parts)}:{attribute}"
         raise Misuse(f"{target!r} names a file; did you mean {meant}?", hint=f"trunkline serve {meant}")
@@ -119,7 +124,7 @@ def find(target: str) -> Agent:
             f"{module_name} has no Agent named {attribute!r}", f"{module_name}:{agents[0]}" if agents else ""
         )
     if not found.skills:
-        raise Misuse(f"{target} has no skill; decorate a function with @{attribute}.skill")
+        raise Misuse(f"{target} has no skill; decorate a function with @{attribute}.skill", hint=_NEW)
     return found
 
 
@@ -132,7 +137,7 @@ def _missing_module(name: str, attribute: str) -> Misuse:
 
 def _with_suggestion(text: str, target: str) -> Misuse:
     if not target:
-        return Misuse(text)
+        return Misuse(text, hint=_NEW)
     return Misuse(f"{text}; did you mean {target}?", hint=f"trunkline serve {target}")
 
 
@@ -336,7 +341,8 @@ def _check_shared(host: Host) -> None:
     why = "ends with its process" if settings.store == "memory:" else "is a file for one process"
     raise Misuse(
         f"--workers {settings.workers} needs a store that processes share, and {settings.store} {why}: "
-        "use --store postgresql://USER@HOST/DATABASE, or --workers 1"
+        "use --store postgresql://USER@HOST/DATABASE, or --workers 1",
+        hint="--workers 1",
     )
 
 

@@ -13,11 +13,13 @@ from msgspec import Struct
 
 from trunkline.errors import Misuse
 from trunkline.mock.scenario import Strict
+from trunkline.wire.decode import choices
 from trunkline.wire.types import Metadata
 from trunkline.yaml_reader import read_text, read_yaml
 
 # Tokens are estimated, because a script has no tokenizer.
 CHARACTERS_PER_TOKEN = 4
+_UNKNOWN = re.compile("unknown field `(.*?)`")
 
 
 class ScriptedCall(Strict, frozen=True):
@@ -120,7 +122,12 @@ def load_model_script(file: Path) -> ModelScript:
         script = msgspec.convert(document, ModelScript)
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at ")
-        raise Misuse(f"{position(path.strip('`').removeprefix('$'))}: {text}") from None
+        at = path.strip("`").removeprefix("$").lstrip(".")
+        if unknown := _UNKNOWN.search(text):
+            where = f"{at}.{unknown[1]}".lstrip(".")
+            text = f"{where}: unknown field{choices(ModelScript, at, unknown[1])}"
+            at = where
+        raise Misuse(f"{position(at)}: {text}") from None
     for number, rule in enumerate(script.rules):
         try:
             re.compile(rule.when.regex)
