@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -404,6 +405,24 @@ def test_hint_to_list_names_the_store_that_was_typed(
         )
     check_runs(lines[-1].removeprefix("Hint: "))
     assert trunkline(*lines[-1].removeprefix("Hint: trunkline ").split())[0] == 0
+
+
+def test_missing_extra_is_the_hint_wherever_it_is_missing(
+    trunkline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden = ("asyncpg", "apprise", "trunkline.store.postgres")
+    for name in [name for name in sys.modules if name.startswith(hidden)]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("asyncpg", "apprise"):
+        monkeypatch.setitem(sys.modules, name, None)
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/hub.yaml").write_text("notify:\n  - {name: a, apprise: 'mailto://x'}\n")
+    for words, extra in (
+        (("keys", "list", "--store", "postgresql://ann@127.0.0.1:1/runs"), "postgres"),
+        (("hub", "work"), "notify"),
+    ):
+        said = trunkline(*words)[2]
+        assert said.splitlines()[-1] == f"Hint: pip install 'trunkline[{extra}]'"
 
 
 def test_a_hint_repeats_no_password_of_a_store(trunkline: Run) -> None:

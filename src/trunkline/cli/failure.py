@@ -61,6 +61,8 @@ _PLACES = ("--store", "--hub", "--tenant")
 # A URL with a password, such as that of a store.
 _LOGIN_IN_URL = re.compile(r"://[^/\s@]*:[^/\s@]*@")
 _LOCATED = re.compile(r"(\S+?)(?:, line ([0-9]+)|: invalid JSON)")
+# The command with which an error about a missing extra ends.
+_EXTRA = re.compile(r"pip install 'trunkline\[[a-z-]+\]'")
 _UNKNOWN_ID = ("A2ACLI_ERR_USAGE", "InvalidParamsError", "TaskNotFoundError", "TRUNKLINE_ROUTE_NOT_FOUND")
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _LOGIN = {"oauth2", "openIdConnect"}
@@ -152,7 +154,9 @@ def complete_hint(failure: CommandFailure, typed: Sequence[str]) -> CommandFailu
     """Return the failure with a command as its hint, made of the words that were typed."""
     hint = failure.hint
     listing = _LISTING.fullmatch(hint)
-    if hint.endswith(_THEN):
+    if extra := _EXTRA.search(failure.message):
+        hint = extra[0]
+    elif hint.endswith(_THEN):
         hint += f" {_retyped(typed, '')}".rstrip()
     elif hint.startswith("--") or hint == "URL":
         hint = _retyped(typed, hint)
