@@ -283,6 +283,17 @@ def test_commands_of_a_workspace(tmp_path: Path, trunkline: Run) -> None:
     assert "a: " in told
 
 
+def test_invalid_entries_are_logged_once_at_the_start(tmp_path: Path) -> None:
+    workspace = tmp_path / "hub"
+    workspace.mkdir()
+    (workspace / "agents.yaml").write_text("agents:\n  - name: far\n    ulr: https://far.example\n")
+    with HubProcess(workspace) as hub:
+        until(lambda: "catalogue.added agent=far" in hub.text())
+        fault = "agents.yaml, line 3: ulr: unknown field; did you mean 'url'?"
+        assert hub.text().count(f"WARNING catalogue.entry_refused agent=far error={fault!a}\n") == 1
+        assert hub.text().count("entry_refused") == 1
+
+
 def test_the_current_folder_is_meant_where_none_is_named(tmp_path: Path, trunkline: Run) -> None:
     (tmp_path / "hub.yaml").write_text("name: x\nhelmet: y\n")
     code, _, err = trunkline("hub")

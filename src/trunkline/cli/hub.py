@@ -16,6 +16,7 @@ from trunkline.cli.next_command import command_line, print_next
 from trunkline.cli.parsing import Commands, ServingGroup, Several
 from trunkline.cli.serve import AnySetting, ServerFlags, assigned, serve_alone
 from trunkline.errors import Misuse
+from trunkline.fleet.catalogue.files import log_faults
 from trunkline.hub.hub import Hub
 from trunkline.hub.mocks import VARIABLE, MockProcess
 from trunkline.hub.template import write_workspace
@@ -65,8 +66,9 @@ def serve(folder: Folder = ".", *, settings: AnySetting = None, **flags: Unpack[
 
 
 def _log_agents(hub: Hub) -> None:
-    names = [entry.name for entry in hub.catalogue.entries().values()]
-    log.info("hub.started name=%a agents=%s", hub.file.name, ",".join(names))
+    entries = hub.catalogue.entries().values()
+    log.info("hub.started name=%a agents=%s", hub.file.name, ",".join([entry.name for entry in entries]))
+    log_faults(entries)
 
 
 @commands.local("init")

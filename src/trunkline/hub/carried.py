@@ -358,7 +358,9 @@ class CarriedAgents:
     async def _carry_flow(self, key: Key, entry: Entry) -> None:
         flows = self._flows
         if flows is None:
-            self._catalogue.fail(key, "workflows need the extra flow: pip install 'trunkline[flow]'")
+            reason = "workflows need the extra flow: pip install 'trunkline[flow]'"
+            if self._catalogue.fail(key, reason):
+                log.error("workflow.unloaded agent=%s error=%a", entry.name, reason)
             return
         try:
             if is_path(entry.workflow):

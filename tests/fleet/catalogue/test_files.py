@@ -150,7 +150,9 @@ def test_a_catalogue_is_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         parse("agents.d/x.yaml", "", lambda _: None)
 
 
-def test_files_are_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(module, "WATCH_S", 0.01)
     at = Workspace(tmp_path)
     at.files.start()
@@ -161,10 +163,17 @@ def test_files_are_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         async with asyncio.timeout(30):
             while list(at.urls()) != ["a", "b"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
+            assert not caplog.text
+            at.write("agents.yaml", TWO + "  - {name: c, ulr: 'http://c'}\n")
+            while "c" not in at.entries:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
 
     asyncio.run(main())
+    fault = at.entries["c"].fault
+    assert fault.startswith("agents.yaml, line ") and "did you mean 'url'?" in fault
+    assert f"catalogue.entry_refused agent=c error={fault!a}" in caplog.text
 
 
 def test_a_file_that_is_being_written_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,7 +171,7 @@ class CardDiscovery:
             return False
         if not isinstance(card, PeerCard):
             self._failures[key] = self._failures.get(key, 0) + 1
-            log.info("catalogue.card_failed agent=%s error=%s", key[1], card)
+            log.info("catalogue.card_failed agent=%s error=%a", key[1], str(card))
             self._catalogue.fail(key, str(card)[:1000])
             return True
         known = self.card_of(peer)

@@ -84,8 +84,14 @@ class CatalogueFiles:
                 continue
             await asyncio.sleep(SETTLE_S)
             if _said(await asyncio.to_thread(self._read)) == _said(found):
+                before = self.faulty_entries()
                 await asyncio.to_thread(self._parse, found)
+                log_faults(entry for entry in self.faulty_entries() if entry not in before)
                 self._tell()
+
+    def faulty_entries(self) -> list[Entry]:
+        """Return the entries that are invalid."""
+        return [entry for entries in self._parsed.values() for entry in entries if entry.fault]
 
     def _tell(self) -> None:
         self._take(merged(self._parsed, self._faults))
@@ -125,6 +131,13 @@ class CatalogueFiles:
                 self._faults[name] = str(error)
                 log.warning("catalogue.file_refused file=%s error=%s", name, error)
         self._texts = texts
+
+
+def log_faults(entries: Iterable[Entry]) -> None:
+    """Log the fault of each entry that has one."""
+    for entry in entries:
+        if entry.fault:
+            log.warning("catalogue.entry_refused agent=%s error=%a", entry.name, entry.fault)
 
 
 def _said(texts: Mapping[str, str | Misuse]) -> dict[str, str]:
