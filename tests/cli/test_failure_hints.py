@@ -330,6 +330,11 @@ def test_tools_of_a_wrong_path_name_the_next_command(trunkline: Run, scribe_url:
             "data.city: expected string, got integer",
             "trunkline tools {url}",
         ),
+        (
+            ' --data {"a":1} --skill count',
+            "skill count reads text/plain, not application/json",
+            "trunkline tools {url}",
+        ),
         (" hi --task-id none", "task 'none' was not found", "trunkline task list -a {url}"),
     ],
 )

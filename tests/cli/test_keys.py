@@ -145,7 +145,9 @@ def test_beside_a_running_server(command: Command, tmp_path: Path) -> None:
         assert len(httpx2.get(f"{server.base}/.well-known/jwks.json", timeout=60).json()["keys"]) == 2
         assert command("revoke", key_id, *STORE)[0] == 0
         assert [status(), status(again)] == [401, 401]
-        assert command("revoke", "abc", *STORE)[2].endswith("\nHint: trunkline keys list\n")
+        assert command("revoke", "abc", *STORE)[2].endswith(
+            "\nHint: trunkline keys list --store sqlite:///tasks.db\n"
+        )
         assert server.stop() == 0
     text = server.text()
     assert "admin.key.created" in text and "by='operator'" in text

@@ -252,7 +252,7 @@ def hint_for(failure: CommandFailure, error: Exception, session: Session | None)
             return f"sleep {getattr(error, 'retry_after_s', 1):.0f}{_THEN}"
         case "A2ACLI_ERR_CARD_NOT_FOUND":
             return _session_card_hint(session, error)
-        case "InvalidParamsError" if session.message_id:
+        case "InvalidParamsError" | "ContentTypeNotSupportedError" if session.message_id:
             # It prints each skill with the schema of its parameters.
             return shlex.join(["trunkline", "tools", session.target.url])
         case "VersionNotSupportedError":

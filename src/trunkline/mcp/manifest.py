@@ -34,7 +34,7 @@ class McpServerEntry(Struct, frozen=True, forbid_unknown_fields=True):
     """One MCP server: a command with its arguments and variables, or an address with its headers.
 
     A variable or a header of `env:NAME` is read from the environment when the server is first used, one of
-    `file:relative/path` from a file below the folder of the manifest. Without `tenants`, every tenant may use it.
+    `file:relative/path` from a file below the folder of the manifest. Default of `tenants`: all tenants.
     """
 
     command: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
