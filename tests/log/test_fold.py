@@ -391,7 +391,10 @@ ROWS_THAT_WAIT = ev.FlowRows((ev.FlowRow("ActivityRequested", {}),), waits=True)
         ((TAKEN_OVER, ev.WaitBegun(1 << 60), ev.Claimed("n3")), 0),
         # A workflow's run waits until its rows say otherwise, whatever it hears.
         ((ROWS_THAT_WAIT, TAKEN_OVER, ev.ChildEnded("c", WORKING), ev.Claimed("n3")), 0),
-        ((ROWS_THAT_WAIT, ev.FlowRows(()), TAKEN_OVER, ev.Claimed("n3")), 2),
+        ((ROWS_THAT_WAIT, ev.FlowRows(()), TAKEN_OVER, ev.FlowRows(()), ev.Claimed("n3")), 2),
+        # Until an activity begins again in the process that took the run over, its crashes do not count.
+        ((ROWS_THAT_WAIT, ev.FlowRows(()), TAKEN_OVER, ev.Claimed("n3"), ev.Claimed("n4")), 1),
+        ((ev.FlowRows(()), ev.Claimed(""), ev.Claimed("n2"), ev.Claimed("n3")), 0),
         # A run that was killed before its first rows had no activity open.
         ((ev.Stepped(0, "flow.definition"), TAKEN_OVER, ev.Claimed("n3"), ev.Claimed("n4")), 0),
         ((ev.Stepped(0, "flow.definition"), TAKEN_OVER, ev.FlowRows(()), ev.Claimed("n3")), 1),

@@ -15,8 +15,9 @@ class CrashCount(Struct):
     takeovers: int = 0
     # The progress of the run that took over last; None if it made some, or if there was no takeover.
     progress: RunProgress | None = None
-    # Whether no activity of a workflow's run is open in its process.
+    # Whether no activity of a workflow's run is open in its process, and whether the task is such a run.
     only_waits: bool = False
+    _is_run: bool = False
     # The seq at which a resumed executor began its last wait, and the end of that wait (0: no limit).
     _wait_seq: int = 0
     _wait_until: int = 0
@@ -29,9 +30,13 @@ class CrashCount(Struct):
     def note_wait(self, event: ev.FlowRows | ev.WaitBegun, seq: int) -> None:
         """Note that the executor only waits from this event on, or that it works again."""
         if isinstance(event, ev.FlowRows):
-            self.only_waits = event.waits
+            self.only_waits, self._is_run = event.waits, True
         else:
             self._wait_seq, self._wait_until = seq, event.until
+
+    def note_claim(self) -> None:
+        """Note that a process has claimed the task: no activity of a workflow's run is open there yet."""
+        self.only_waits = self.only_waits or self._is_run
 
     def note_takeover(self, seq: int, at: int) -> None:
         """Count a takeover at this seq and time, unless the executor only waited before it."""
@@ -69,15 +74,11 @@ class RunProgress(Struct):
             case ev.Status(state=state):
                 # A status adds nothing to the one before it; a run could say new ones for ever.
                 return state is not TaskState.WORKING
-            case (
-                ev.AnswerRead()
-                | ev.QuestionClosed()
-                | ev.Parked()
-                | ev.WaitBegun()
-                | ev.Replied()
-                | ev.FlowRows()
-            ):
+            case ev.AnswerRead() | ev.QuestionClosed() | ev.Parked() | ev.WaitBegun() | ev.Replied():
                 return True
+            case ev.FlowRows(rows=rows):
+                # Without rows, it only says that an activity begins again.
+                return bool(rows)
             case _:
                 return False
 

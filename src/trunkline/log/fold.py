@@ -230,6 +230,7 @@ class State:
         if node and self.node and not self.interrupted:
             # The node before did not release the task, so it died. A question outlives its node.
             self.crashes.note_takeover(self.seq, at)
+        self.crashes.note_claim()
         # No process followed the task since it was due; if it was not parked, nothing says since when.
         self.active_at += max(0, at - (self.wake_at or self.active_at))
         self.node, self.parked_until = node, 0
