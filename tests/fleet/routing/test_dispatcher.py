@@ -357,3 +357,11 @@ def test_an_agent_that_is_not_carried_yet_takes_nothing() -> None:
         assert (await at.one(skill="fresh"))[:2] == (HUB, "unavailable")
 
     counter(work, agent("ann"))
+
+
+def test_work_that_an_agent_does_not_accept_starts_no_cooldown() -> None:
+    async def work(at: Counter) -> None:
+        at.fleet.known["new"] = agent("new", "fresh", cooldown_s=30.0)
+        assert [(await at.one(skill="fresh"))[1] for _ in range(2)] == ["unavailable"] * 2
+
+    counter(work, agent("ann"))
