@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness import free_port
+
 LIMIT_S = 60.0
 PROGRAM = """
 import asyncio, sys
@@ -139,6 +141,8 @@ class Coder:
 class Deadly:
     async def execute(self, activity):
         if not go.exists():
+            # By then the run has recorded whether it only waits.
+            await asyncio.sleep(0.05)
             os._exit(9)
         return Outcome(ok=True)
 
@@ -224,6 +228,7 @@ async def main():
     async with LocalFlows(store, delegates=delegates) as flows:
         if word == "hang":
             await flows.start(DOCUMENT, {}, execution_id="e")
+        print("up", flush=True)
         result = await flows.handle("e").wait()
         external = [row.payload.get("externalTaskId") async for row in flows.handle("e").events()]
         print(result.status, result.final_state, [one for one in external if one])
@@ -303,5 +308,17 @@ def test_a_delegated_task_is_polled_and_not_submitted_again_after_a_kill(store: 
         api.is_released = True
         ended = subprocess.run([*command, "go"], capture_output=True, text=True, timeout=LIMIT_S, check=True)
         # Recorded when each was submitted, and again with the result.
-        assert ended.stdout.strip() == "completed {'patch': 't2'} ['t1', 't2', 't2']"
+        assert ended.stdout.split("\n")[1] == "completed {'patch': 't2'} ['t1', 't2', 't2']"
         assert api.submitted == ["e:delegate:implement", "e:delegate:implement:1.2"]
+
+
+def test_a_delegation_whose_task_api_is_away_survives_kills_within_seconds(store: str) -> None:
+    away = f"http://127.0.0.1:{free_port()}"
+    for word in ["hang", *["go"] * 5]:
+        _run_until_killed([sys.executable, "-c", DELEGATING, store, away, word], 0.3)
+    with task_api() as api:
+        api.submitted.append("the first task fails")
+        api.is_released = True
+        command = [sys.executable, "-c", DELEGATING, store, api.url, "go"]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=True)
+    assert ended.stdout.split("\n")[1] == "completed {'patch': 't2'} ['t2', 't2']"

@@ -78,6 +78,10 @@ async def _keep_nothing(external_task: str) -> None:
     del external_task
 
 
+def _note_nothing() -> None:
+    pass
+
+
 class DelegateOrder(Struct, frozen=True):
     """A delegation to perform now with a plain call: one attempt of one visit to an `agent_delegate` node."""
 
@@ -98,6 +102,8 @@ class DelegateOrder(Struct, frozen=True):
     record: Callable[[str], Awaitable[None]] = _keep_nothing
     # Whether the operator provided the definition.
     by_operator: bool = False
+    # Notes that only a remote system works on it, so that no further crash counts against the run.
+    note_remote: Callable[[], None] = _note_nothing
 
     @property
     def submission(self) -> str:

@@ -93,6 +93,7 @@ class TasksDelegate:
         refusal, key = self._refusal(order)
         if refusal is not None:
             return refusal
+        order.note_remote()
         deadline = asyncio.get_running_loop().time() + self._timeout_ms / 1000
         try:
             task = await self._submit(order, key.reveal(), deadline)

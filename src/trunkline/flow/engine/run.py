@@ -104,7 +104,7 @@ class Run:
         self._takes: list[int] = []
         # Whether all results are durable.
         self._is_kept = True
-        # Whether the rows say that no activity is open here, and the delegations that are only polled.
+        # Whether the rows say that no activity is open here, and the delegations on which only others work.
         self._waits = state.crashes.only_waits
         self._polled: set[Lane] = set()
 
@@ -326,6 +326,7 @@ class Run:
             self._history.external_task(effect),
             partial(self._record_submission, lane, effect),
             self._order.by_operator,
+            partial(self._polled.add, lane),
         )
 
     async def _record_submission(self, lane: Lane, effect: Delegate, external_task: str) -> None:
