@@ -398,6 +398,10 @@ ROWS_THAT_WAIT = ev.FlowRows((ev.FlowRow("ActivityRequested", {}),), waits=True)
         # A run that was killed before its first rows had no activity open.
         ((ev.Stepped(0, "flow.definition"), TAKEN_OVER, ev.Claimed("n3"), ev.Claimed("n4")), 0),
         ((ev.Stepped(0, "flow.definition"), TAKEN_OVER, ev.FlowRows(()), ev.Claimed("n3")), 1),
+        # A question alone outlives its node; an activity beside it may be the cause of the crash.
+        ((ev.Status(TaskState.INPUT_REQUIRED), TAKEN_OVER), 0),
+        ((ev.FlowRows(()), ev.Status(TaskState.INPUT_REQUIRED, busy=True), TAKEN_OVER), 1),
+        ((ROWS_THAT_WAIT, ev.Status(TaskState.INPUT_REQUIRED, busy=True), TAKEN_OVER), 0),
     ],
 )
 def test_takeovers_without_progress_are_counted(events: tuple[ev.AnyEvent, ...], takeovers: int) -> None:

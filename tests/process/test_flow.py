@@ -322,3 +322,67 @@ def test_a_delegation_whose_task_api_is_away_survives_kills_within_seconds(store
         command = [sys.executable, "-c", DELEGATING, store, api.url, "go"]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=True)
     assert ended.stdout.split("\n")[1] == "completed {'patch': 't2'} ['t2', 't2']"
+
+
+BRANCHES = """
+import asyncio, sys
+from pathlib import Path
+from trunkline.flow import LocalFlows
+from trunkline.flow.activities.base import Outcome
+
+store, notes, kind, word = sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4]
+BESIDE = {
+    "tool": {"type": "tool_call", "config": {"server": "s", "tool": "t", "arguments": {}}},
+    "timer": {"type": "wait", "config": {"kind": "duration", "duration": "2s"}},
+}
+BRANCHES = [{"name": "signal", "entry": "signal"}, {"name": "beside", "entry": "beside"}]
+EDGES = "__start__ start, start fork, fork end, signal end, beside end"
+DOCUMENT = {
+    "document": {"schema": "s", "name": "killed", "version": "1"},
+    "state_schema": {"type": "object"},
+    "nodes": [
+        {"id": "start", "type": "start"},
+        {"id": "fork", "type": "parallel", "config": {"join": "any", "branches": BRANCHES}},
+        {"id": "signal", "type": "wait", "config": {"kind": "signal", "signal": "go"}},
+        {"id": "beside", **BESIDE[kind]},
+        {"id": "end", "type": "end"},
+    ],
+    "edges": [dict(zip(("source", "target"), edge.split())) for edge in EDGES.split(", ")],
+}
+
+
+class Tool:
+    async def execute(self, activity):
+        with notes.open("a") as file:
+            file.write("begun\\n")
+        if word == "hang":
+            await asyncio.Event().wait()
+        return Outcome(ok=True)
+
+
+async def main():
+    async with LocalFlows(store, activities=Tool()) as flows:
+        run = flows.handle("e")
+        if word == "hang":
+            run = await flows.start(DOCUMENT, {}, execution_id="e")
+            await run.wait()
+        print("up", flush=True)
+        while (status := (await run.wait(0)).status) == "awaiting_signal":
+            await asyncio.sleep(0.02)
+        print(status, flush=True)
+
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("kind", ["tool", "timer"])
+def test_branches_beside_a_signal_go_on_after_a_kill(store: str, kind: str, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    notes.touch()
+    command = [sys.executable, "-c", BRANCHES, store, str(notes), kind]
+    _run_until_killed([*command, "hang"], 0.1)
+    # Nobody ever sends the signal.
+    ended = subprocess.run([*command, "go"], capture_output=True, text=True, timeout=LIMIT_S, check=True)
+    assert ended.stdout.split()[-1] == "completed"
+    assert notes.read_text().split() == (["begun"] * 2 if kind == "tool" else [])

@@ -33,6 +33,7 @@ from trunkline.clock import Ids, now_ms
 from trunkline.errors import Duplicate, StoreError, TaskNotCancelable, TaskNotFound
 from trunkline.log import events as ev
 from trunkline.log.decide import Claim
+from trunkline.log.delegation import Notify, RestChild
 from trunkline.log.fold import State
 from trunkline.log.head import head_after
 from trunkline.run import takeover
@@ -874,3 +875,47 @@ def test_the_owner_of_a_log_that_was_set_back_leaves_and_it_goes_on_from_there(
             await runner.log(fresh)
 
     run(main())
+
+
+@pytest.mark.parametrize("command", [RestChild("child", COMPLETED), Notify(COMPLETED)])
+def test_a_task_that_asks_hears_of_work_of_others_though_its_node_died(command: RestChild | Notify) -> None:
+    async def parent(work: Work) -> Verdict:
+        with suppress(TimeoutError):
+            await work.ask(question(), lambda: bool(work.state.ended_children or work.state.notice))
+        return DONE
+
+    async def case() -> None:
+        async with pair(parent, crash=OnCrash.FAIL) as (here, there):
+            feed = await here.open()
+            await here.reach(feed, ASKING)
+            far = await seen(there, feed)
+            await die(here)
+            # Somebody else has answered what is asked.
+            await there.tasks.change(far, command)
+            assert await there.ended(far) is COMPLETED
+
+    run(case())
+
+
+def test_a_question_that_others_may_settle_is_looked_at_though_its_node_died() -> None:
+    is_settled = False
+
+    async def look() -> int:
+        return 10
+
+    async def login(work: Work) -> Verdict:
+        with suppress(TimeoutError):
+            await work.ask(question(), lambda: is_settled, look)
+        return DONE
+
+    async def case() -> None:
+        nonlocal is_settled
+        async with pair(login, crash=OnCrash.FAIL) as (here, there):
+            feed = await here.open()
+            await here.reach(feed, ASKING)
+            far = await seen(there, feed)
+            await die(here)
+            is_settled = True
+            assert await there.ended(far) is COMPLETED
+
+    run(case())

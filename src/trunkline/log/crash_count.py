@@ -38,9 +38,12 @@ class CrashCount(Struct):
         """Note that a process has claimed the task: no activity of a workflow's run is open there yet."""
         self.only_waits = self.only_waits or self._is_run
 
-    def note_takeover(self, seq: int, at: int) -> None:
-        """Count a takeover at this seq and time, unless the executor only waited before it."""
-        if self.only_waits or self.is_waiting(seq - 1, at):
+    def note_takeover(self, seq: int, at: int, *, asks: bool) -> None:
+        """Count a takeover at this seq and time, unless the executor only waited before it.
+
+        A task that `asks` waits, but a run of a workflow may have another branch at work.
+        """
+        if self.only_waits or (asks and not self._is_run) or self.is_waiting(seq - 1, at):
             return
         self.takeovers += 1
         self.progress = RunProgress()

@@ -104,13 +104,15 @@ class Status(Event, frozen=True):
     """The task is now in this state.
 
     The id of a question is that of its message; `deadline` is when it is closed without an answer
-    (milliseconds since the epoch, 0 for never).
+    (milliseconds since the epoch, 0 for never). `busy` says that the executor also does or awaits something
+    else, so that another process continues the task if its process dies before an answer.
     """
 
     state: TaskState
     message: Message | None = None
     metadata: Metadata | None = None
     deadline: int = 0
+    busy: bool = False
 
 
 class Delta(Event, frozen=True):

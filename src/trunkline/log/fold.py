@@ -48,7 +48,7 @@ class State:
 
     __slots__ = (
         "_history", "active_at", "agent", "answered_by", "answers", "artifacts", "came", "cancel_requested",
-        "child", "child_questions", "context_id", "correlation", "crashes", "created_at", "deadline",
+        "child", "child_questions", "context_id", "correlation", "crashes", "created_at", "deadline", "due",
         "ended_children", "extensions", "flat", "interrupted", "metadata", "node", "notice", "notices",
         "opened", "output_modes", "over", "parent", "parked_until", "principal", "push", "push_since",
         "questions", "reply", "resting", "seq", "size", "skill", "state", "status_at", "status_message",
@@ -62,8 +62,7 @@ class State:
         self.opened: int = 0
         # How many bytes the log holds, as told by whoever reads or writes it: no event knows its own.
         self.size: int = 0
-        self.context_id = self.principal = self.trace = ""
-        self.agent = self.parent = self.node = self.skill = ""
+        self.context_id = self.principal = self.agent = self.parent = self.node = self.skill = self.trace = ""
         self.state = SUBMITTED
         # Ended for good; waiting for its caller; either, so that a waiting sender is answered.
         self.over = self.interrupted = self.resting = False
@@ -88,8 +87,9 @@ class State:
         self.taken = 0
         self.crashes = CrashCount()
         self.cancel_requested = self.flat = False
-        # When the open question is closed without an answer; None if never, or if there is none.
+        # When the open question is closed, and when another node continues without an answer; None if never.
         self.deadline: int | None = None
+        self.due: int | None = None
         # While it is parked or has such a question: when it is due, and the child whose end it waits for.
         self.wake_at: int | None = None
         self.child = ""
@@ -169,7 +169,7 @@ class State:
             return None
         match event:
             case ev.Status():
-                self._enter(event.state, event.message, recorded.at, deadline_of(event))
+                self._enter(event.state, event.message, recorded.at, deadline_of(event), due_of(event))
             case ev.Submitted():
                 self._submitted(event, recorded.at)
             case ev.FollowUp():
@@ -227,15 +227,15 @@ class State:
         node = event.node
         if event.due:
             self.came = max(self.came, self.parked_until or self.deadline or 0)
-        if node and self.node and not self.interrupted:
-            # The node before did not release the task, so it died. A question outlives its node.
-            self.crashes.note_takeover(self.seq, at)
+        if node and self.node:
+            # The node before did not release the task, so it died.
+            self.crashes.note_takeover(self.seq, at, asks=self.interrupted)
         self.crashes.note_claim()
         # No process followed the task since it was due; if it was not parked, nothing says since when.
-        self.active_at += max(0, at - (self.wake_at or self.active_at))
+        self.active_at += max(0, at - max(self.wake_at or 0, self.active_at))
         self.node, self.parked_until = node, 0
         # Whoever has it may die too: an open question stays due.
-        self.wake_at, self.child = self.deadline, ""
+        self.wake_at, self.child = self.due, ""
 
     def _park(self, event: ev.Parked, at: int) -> None:
         self.node, self.parked_until = "", event.wake_at
@@ -287,17 +287,29 @@ class State:
             self._history.append(self.status_message)
             self.status_message = None
 
-    def _enter(self, state: TaskState, message: Message | None, at: int, deadline: int | None = None) -> None:
+    def _enter(
+        self,
+        state: TaskState,
+        message: Message | None,
+        at: int,
+        deadline: int | None = None,
+        due: int | None = None,
+    ) -> None:
         self.state = state
         self.over = state in TERMINAL
         self.interrupted = state in INTERRUPTED
         self.resting = self.over or self.interrupted
         self.status_message = message
         self.status_at = self.active_at = at
-        self.deadline = deadline
+        self.deadline, self.due = deadline, due
         if self.node or self.over:
             # Not of a parked task: what it waits for is its own, whatever is said meanwhile.
-            self.wake_at, self.child = deadline, ""
+            self.wake_at, self.child = self.due, ""
+
+
+def due_of(event: ev.Status) -> int | None:
+    """When a task that asks continues without an answer if its node has died; None if never."""
+    return AT_ONCE if event.busy and event.state in INTERRUPTED else deadline_of(event)
 
 
 def deadline_of(event: ev.Status) -> int | None:

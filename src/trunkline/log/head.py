@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from trunkline.log import events as ev
-from trunkline.log.fold import AT_ONCE, State, deadline_of, wake_at_of
+from trunkline.log.fold import AT_ONCE, State, due_of, wake_at_of
 from trunkline.wire.types import TERMINAL, Message, Part, Role, TaskState
 
 # Said of a task in place of what cannot be read.
@@ -38,16 +38,16 @@ def head_after(task: State, events: Sequence[ev.AnyEvent], at: int) -> Head | No
     seq, changed = task.seq, 0
     state, status_at, node = task.state, task.status_at, task.node
     context_id, principal, agent, parent = task.context_id, task.principal, task.agent, task.parent
-    wake_at, child, deadline = task.wake_at, task.child, task.deadline
+    wake_at, child, due = task.wake_at, task.child, task.due
     for event in events:
         seq += 1
         if type(event) in _UNLISTED:
             continue
         match event:
             case ev.Status(state=state):
-                status_at, changed, deadline = at, seq, deadline_of(event)
+                status_at, changed, due = at, seq, due_of(event)
                 if node or state in TERMINAL:
-                    wake_at, child = deadline, ""
+                    wake_at, child = due, ""
             case ev.Submitted(
                 context_id=context_id, principal=principal, node=node, agent=agent, parent=parent
             ):
@@ -56,7 +56,7 @@ def head_after(task: State, events: Sequence[ev.AnyEvent], at: int) -> Head | No
                 state, status_at, changed = TaskState.COMPLETED, at, seq
                 wake_at, child = None, ""
             case ev.Claimed(node=node):
-                wake_at, child, changed = deadline, "", seq
+                wake_at, child, changed = due, "", seq
             case ev.Parked(child=awaited):
                 node, changed = "", seq
                 if state not in TERMINAL:

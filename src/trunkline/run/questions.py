@@ -15,7 +15,7 @@ from trunkline.errors import Unanswered
 from trunkline.log.events import ANSWERED_BY, DISPATCH_KEY, REQUESTED_BY, AnswerRead, QuestionClosed, Status
 from trunkline.log.fold import State
 from trunkline.run.buffer import EventBuffer
-from trunkline.run.executor import IsMoot, LookAgain, Work
+from trunkline.run.executor import IsMoot, LookAgain, Work, never
 from trunkline.run.node import HostedAgent
 from trunkline.wire.question import OTHERS, asked_of_others
 from trunkline.wire.types import Message, Metadata, TaskState
@@ -117,7 +117,8 @@ class Questions(Struct):
         """Wait until a question is answered, or it is recorded that its deadline has passed or it is moot."""
         work, state = self._work, self._work.state
         if not self._is_open(status):
-            self._buffer.put_now(status)
+            # Where somebody else may settle it, another process looks after this one has died.
+            self._buffer.put_now(status if is_moot is never else replace(status, busy=True))
         await self._buffer.drain()
         # It is open for that long in all, counted from when it was asked.
         at = state.deadline

@@ -579,7 +579,9 @@ class Run:
             self._work.put(_WORKING)
             self._open = ""
         for asked, status in wanted.items():
-            self._work.put(status)
+            # Other branches go on beside the question, and a child may be answered by somebody else.
+            is_busy = bool(self._tasks or self._moments or self._children)
+            self._work.put(msgspec.structs.replace(status, busy=is_busy))
             self._open = asked
             return
 
