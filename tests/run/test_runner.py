@@ -36,7 +36,7 @@ from trunkline.errors import (
 )
 from trunkline.log import events as ev
 from trunkline.run import runner as runner_module
-from trunkline.run.executor import Verdict, Work
+from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.feed import Feed
 from trunkline.run.node import Limits
 from trunkline.store.group_commit import Ack
@@ -612,5 +612,23 @@ def test_what_was_routed_is_known_again_whoever_was_chosen() -> None:
                         await opened
                 else:
                     await opened
+
+    run(main())
+
+
+def test_orderly_stops_are_no_crashes_of_what_was_at_work() -> None:
+    async def main() -> None:
+        store = Flaky()
+        await store.open()
+        limits = Limits(cancel_s=0.2, drain_s=0.05, takeovers=2)
+        async with desk(hang, limits, store, OnCrash.RESUME) as runner:
+            feed = await runner.open()
+            await runner.reach(feed, TaskState.WORKING)
+        for _ in range(4):
+            async with desk(hang, limits, store, OnCrash.RESUME) as runner:
+                feed = await runner.find(feed.state.task_id)
+                await until(lambda feed=feed: feed.runner is not None)
+                assert (feed.state.state, feed.state.crashes.takeovers) == (TaskState.WORKING, 0)
+        await store.close()
 
     run(main())

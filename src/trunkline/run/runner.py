@@ -206,10 +206,9 @@ class Runner:
     async def _release(self, owners: list[Owner]) -> None:
         for owner in owners:
             owner.abandon()
-        if not self._store.shared:
-            # Nobody else could take them; our own next start does, as this node is gone by then.
-            return
-        released = (self.tasks.change(owner.feed, Release(self.node)) for owner in owners)
+        # Otherwise the next process would take this stop for a crash, which a question outlives in any case.
+        some = [owner for owner in owners if self._store.shared or not owner.asking]
+        released = (self.tasks.change(owner.feed, Release(self.node)) for owner in some)
         for outcome in await asyncio.gather(*released, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 # It is found when this node is gone.
