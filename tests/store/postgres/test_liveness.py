@@ -22,6 +22,11 @@ from trunkline.store.records import Orphan
 
 SCRIPT = Path(__file__).with_name("alive.py")
 HOUR_S = 3600.0
+DAY_MS = 86_400_000
+NOW = """
+CREATE OR REPLACE FUNCTION trunkline.now_ms() RETURNS bigint LANGUAGE sql VOLATILE
+RETURN (extract(epoch FROM clock_timestamp()) * 1000)::bigint + {}
+"""
 
 
 @contextmanager
@@ -102,6 +107,8 @@ TTL_MS = 3000
         (SIGNS._replace(locked=False, up_ms=2999), True, True),
         (SIGNS._replace(silent_ms=3001, up_ms=2999), True, True),
         (SIGNS._replace(locked=False, up_ms=3000), True, None),
+        # The clock of the database was set back behind its start.
+        (SIGNS._replace(locked=False, up_ms=-80_000_000), True, None),
     ],
 )
 def test_what_a_look_tells_of_a_node(signs, calm, alive):
@@ -186,11 +193,39 @@ def test_a_node_without_its_liveness_session_lives(run, postgres_url, postgres_d
                 unnamed = await watcher.nodes.alive("n1")
                 silence = "UPDATE trunkline.nodes SET beat = beat - 4000000"
                 await asyncio.to_thread(postgres_database.execute, silence)
-                silent = await watcher.nodes.alive("n1")
+                async with opened(postgres_url, node_ttl_s=HOUR_S) as late:
+                    silent = await late.nodes.alive("n1")
             await until(lambda: watcher.nodes.alive("n1"))
             return alone, unnamed, silent
 
     assert run(case()) == ((True, []), True, False)
+
+
+@pytest.mark.parametrize("step_ms", [-DAY_MS, DAY_MS])
+def test_clock_of_the_database_that_is_set_kills_nobody(
+    run, postgres_url, postgres_database, opened, monkeypatch, step_ms
+):
+    async def case():
+        async with (
+            opened(postgres_url, node_ttl_s=HOUR_S) as store,
+            opened(postgres_url, node_ttl_s=1.0) as watcher,
+            opened(postgres_url, node_ttl_s=HOUR_S) as patient,
+        ):
+            await settled(watcher)
+            await store.nodes.join("n1", ("",))
+            with monkeypatch.context() as patch:
+                # No beat comes between the step and the look.
+                unreachable(patch, store)
+                assert await patient.nodes.alive("n1") and await watcher.nodes.alive("n1")
+                await asyncio.to_thread(postgres_database.execute, NOW.format(step_ms))
+                try:
+                    assert await patient.nodes.alive("n1")
+                    # Silence is noticed after its time.
+                    await until(lambda: dead(watcher, "n1"))
+                finally:
+                    await asyncio.to_thread(postgres_database.execute, NOW.format(0))
+
+    run(case())
 
 
 def test_whoever_was_cut_itself_calls_nobody_dead(run, postgres_url, opened, monkeypatch):

@@ -241,7 +241,8 @@ def lives(signs: NodeSigns, *, ttl_ms: int, calm: bool) -> bool | None:
     """
     if signs.gone:
         return False
-    if not calm or signs.up_ms < GRACE_SECONDS * 1000:
+    # A negative uptime shows that the clock of the database was set back since its start.
+    if not calm or 0 <= signs.up_ms < GRACE_SECONDS * 1000:
         return True
     if signs.silent_ms > ttl_ms:
         return False
@@ -258,6 +259,8 @@ class PostgresNodes(Nodes):
         self._liveness = liveness
         self._ttl_ms = round(ttl_s * 1000)
         self._searched = -SEARCH_SECONDS
+        # The last beat of each node that was seen, and when, in seconds of the monotonic clock.
+        self._heard: dict[str, tuple[int, float]] = {}
 
     async def join(self, node: str, agents: Sequence[str]) -> None:
         """See `Nodes`."""
@@ -333,9 +336,23 @@ class PostgresNodes(Nodes):
 
     async def _look(self) -> dict[str, tuple[bool | None, NodeSigns]]:
         rows = await self._database.rows("nodes")
-        found = [NodeSigns(*row) for row in rows]
+        found = self._timed([NodeSigns(*row) for row in rows])
         # Asked only now: whoever sees its own lock free, or took it anew, was cut before it looked.
         liveness = self._liveness
         cut = any(liveness.holds(signs.node) and not signs.locked for signs in found)
         calm = not cut and not liveness.lost_lately()
         return {signs.node: (lives(signs, ttl_ms=self._ttl_ms, calm=calm), signs) for signs in found}
+
+    def _timed(self, found: Sequence[NodeSigns]) -> list[NodeSigns]:
+        """Return the signs with the silence that passed here since the last beat.
+
+        The clock of the database may be set meanwhile. Only the first look at a node relies on it.
+        """
+        at = time.monotonic()
+        first = [(signs.beat, at - signs.silent_ms / 1000) for signs in found]
+        known = [self._heard.get(signs.node, one) for signs, one in zip(found, first, strict=True)]
+        self._heard = {
+            signs.node: (signs.beat, since if signs.beat == beat else at)
+            for signs, (beat, since) in zip(found, known, strict=True)
+        }
+        return [signs._replace(silent_ms=round((at - self._heard[signs.node][1]) * 1000)) for signs in found]
