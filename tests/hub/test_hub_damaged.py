@@ -232,6 +232,19 @@ def test_damaged_tenant_is_closed_until_an_operator_enables_what_replaced_it(des
     desk.run(work)
 
 
+def test_document_with_an_impossible_time_keeps_no_others_from_being_listed(desk: Desk) -> None:
+    desk.execute(
+        "UPDATE docs SET body = json_set(CAST(body AS text), '$.created_at', 1 << 60), rev = rev + 1 "
+        "WHERE kind = 'tenant' AND id = 'acme'"
+    )
+
+    async def work(said: Said, _: Hub) -> None:
+        shown = {one["id"] for one in (await said("GET", "/admin/tenants"))["items"]}
+        assert shown >= {"acme", "open"}
+
+    desk.run(work)
+
+
 def test_damaged_document_of_the_default_tenant_keeps_no_operator_out(desk: Desk) -> None:
     desk.execute("INSERT INTO docs (tenant, kind, id, rev, body, changed) VALUES (?, ?, ?, 1, ?, 99)",
                  "default", "tenant", "default", DAMAGE)  # fmt: skip

@@ -58,6 +58,9 @@ def test_DAT_03_timestamps_end_in_z_with_milliseconds() -> None:
     assert timestamp(0) == "1970-01-01T00:00:00.000Z"
     assert timestamp(1_769_860_800_007) == "2026-01-31T12:00:00.007Z"
     assert timestamp(1_769_860_800_999) == "2026-01-31T12:00:00.999Z"
+    # Of a damaged document.
+    assert timestamp(1 << 62)[:20] == "9999-12-31T23:59:59."
+    assert timestamp(-(1 << 62))[:20] == "1000-01-01T00:00:00."
 
 
 @given(st.integers(0, 253_402_300_799_999))

@@ -28,6 +28,8 @@ _RFC_3339 = re.compile(
 )
 
 _second: tuple[int, str] = (-1, "")
+# The years 1000 to 9999, which are written with four digits.
+_FIRST_S, _LAST_S = -30_610_224_000, 253_402_300_799
 
 
 def check_id(text: str, field: str) -> str:
@@ -66,14 +68,16 @@ def plain_state(state: TaskState) -> str:
 
 
 def timestamp(ms: int) -> str:
-    """Milliseconds since the epoch as RFC 3339 in UTC."""
+    """Return milliseconds since the epoch as RFC 3339 in UTC, at most the end of the year 9999."""
     global _second
     seconds, rest = divmod(ms, 1000)
     # Formatting a date costs more than the rest of a small event; most events share their second.
     # One read of the pair and one write keep this right when several threads come by.
     known = _second
     if known[0] != seconds:
-        known = _second = (seconds, datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S"))
+        # A damaged document may have any number here, and must not keep others from being listed.
+        shown = datetime.fromtimestamp(min(max(seconds, _FIRST_S), _LAST_S), UTC)
+        known = _second = (seconds, shown.strftime("%Y-%m-%dT%H:%M:%S"))
     return f"{known[1]}.{rest:03d}Z"
 
 
