@@ -15,6 +15,7 @@ import pytest
 from tests.run.desk import DONE, Acts, Desk, desk, said
 from trunkline.errors import InvalidParams
 from trunkline.fleet.journal import Journals
+from trunkline.fleet.routing import dispatcher as dispatcher_module
 from trunkline.fleet.routing.choose import Standing, Wish
 from trunkline.fleet.routing.dispatcher import HUB, Dispatched, Dispatcher, DispatchOrder, Policy
 from trunkline.log import events as ev
@@ -33,6 +34,13 @@ class Few:
         self.known = {one.agent: one for one in standings}
         self.tried: list[str] = []
         self.is_sound = True
+        self.undiscovered: list[Standing] = []
+
+    def is_discovering(self, tenant: str) -> bool:
+        """Return whether an agent was still without its card; it shows the card next."""
+        found, self.undiscovered = self.undiscovered, []
+        self.known |= {one.agent: one for one in found}
+        return bool(found)
 
     def find(self, tenant: str, name: str, skill: str) -> Standing | None:
         return self.known.get(name)
@@ -355,6 +363,25 @@ def test_an_agent_that_is_not_carried_yet_takes_nothing() -> None:
     async def work(at: Counter) -> None:
         at.fleet.known["new"] = agent("new", "fresh")
         assert (await at.one(skill="fresh"))[:2] == (HUB, "unavailable")
+
+    counter(work, agent("ann"))
+
+
+@pytest.mark.parametrize("targets", [(), ("all",)])
+def test_work_for_a_skill_waits_for_cards_that_are_still_to_come(targets: tuple[str, ...]) -> None:
+    async def work(at: Counter) -> None:
+        at.fleet.undiscovered = [agent("ann", "fresh")]
+        assert (await at.one(skill="fresh", targets=targets))[:2] == ("ann", "")
+        assert (await at.one(skill="other", targets=targets))[:2] == (HUB, "unknown_skill")
+
+    counter(work, agent("ann"))
+
+
+def test_work_waits_for_a_card_that_never_comes_only_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(at: Counter) -> None:
+        monkeypatch.setattr(dispatcher_module, "DISCOVERY_S", 0.01)
+        monkeypatch.setattr(at.fleet, "is_discovering", lambda tenant: True)
+        assert (await at.one(skill="fresh"))[:2] == (HUB, "unknown_skill")
 
     counter(work, agent("ann"))
 

@@ -31,6 +31,7 @@ from trunkline.fleet.routing.choose import (
     ALL,
     NOT_TAKEN,
     UNAVAILABLE,
+    UNKNOWN_SKILL,
     Standing,
     Wish,
     choose,
@@ -56,6 +57,8 @@ Keys = tuple[Dedup | None, Dedup | None]
 HUB = "hub"
 TARGETS_LIMIT = 100
 DEDUP_MS = 24 * 3600 * 1000
+# How long work for a skill that nobody has waits for the cards of agents that were just added, and its pause.
+DISCOVERY_S, _PAUSE_S = 10.0, 0.05
 _LOOK = 5
 _LONGEST = 256
 # How many decisions are kept in mind.
@@ -164,6 +167,8 @@ class Dispatcher:
             Unavailable: the runner is stopping.
         """
         targets = self._targets(order)
+        if ALL in order.targets and not targets and await self._discovers(order.tenant):
+            targets = self._targets(order)
         if task_id and await self._runner.tasks.load(order.tenant, task_id) is not None:
             return [await self._known(order.tenant, task_id)]
         counted = self._admitted(order, max(1, len(targets)))
@@ -264,6 +269,8 @@ class Dispatcher:
             routed, winner = await self._choose(
                 order.tenant, order.principal, wish, context_id, order.subject, can_wait=order.can_wait
             )
+            if routed.refusal == UNKNOWN_SKILL and not target and await self._discovers(order.tenant):
+                continue
             if winner is None or winner.concurrency is None:
                 break
             async with self._entering.setdefault((order.tenant, winner.agent), asyncio.Lock()):
@@ -273,6 +280,19 @@ class Dispatcher:
                 if checked.winner:
                     return await self._open(order, routed, winner, task_id)
         return await self._open(order, routed, winner, task_id, rest_s)
+
+    async def _discovers(self, tenant: str) -> bool:
+        """Wait for agents that have not shown their cards yet; return whether all have now, or failed to.
+
+        A hub that has just started would reject the work, and its repeats, though an agent can do it.
+        """
+        if not self._fleet.is_discovering(tenant):
+            return False
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DISCOVERY_S):
+                while self._fleet.is_discovering(tenant):  # noqa: ASYNC110 - cards come by themselves
+                    await asyncio.sleep(_PAUSE_S)
+        return not self._fleet.is_discovering(tenant)
 
     async def _choose(
         self,

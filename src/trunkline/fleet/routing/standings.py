@@ -53,6 +53,10 @@ class CatalogueFleet:
         """Whether every agent has been heard of, or failed to be."""
         return self._catalogue.is_settled
 
+    def is_discovering(self, tenant: str) -> bool:
+        """Return whether an agent of a tenant has neither shown its card yet nor failed to."""
+        return any([one.state == "discovering" for one in self._catalogue.listed(tenant)])
+
     def tell_try(self, tenant: str, name: str) -> None:
         """Work has gone to an agent: while its breaker is half open it is the only one for a while."""
         self._catalogue.take_try(tenant, name)
