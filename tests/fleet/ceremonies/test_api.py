@@ -138,6 +138,22 @@ def test_hb28_an_update_without_enabled_leaves_a_paused_one_paused() -> None:
     hall(work)
 
 
+def test_change_of_a_schedule_loses_no_moment_that_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(at: Hall) -> None:
+        await at.post("alice", CREATE, {**LEAST, "schedule": "* * * * *"})
+        now = await at.at.store.clock.now()
+
+        async def later() -> int:
+            return now + 90_000
+
+        monkeypatch.setattr(at.at.store.clock, "now", later)
+        # The scheduler has not looked since.
+        await at.post("alice", "/api/ceremonies/standup/update", {"schedule": LEAST["schedule"]})
+        assert [run["status"] for run in await at.runs("alice")] == ["queued"]
+
+    hall(work)
+
+
 @pytest.mark.parametrize(
     ("field", "members"),
     [

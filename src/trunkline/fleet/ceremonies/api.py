@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -154,6 +155,11 @@ class CeremonyApi:
         one = self._own(call, changes=True)
         made = changed_ceremony(one, changes, now)
         await self._check_webhook(made)
+        if made.mark != one.mark:
+            # What has come by the old schedule is done, also if the scheduler has not looked since.
+            # A schedule whose time zone is unknown here has no run times.
+            with suppress(InvalidParams):
+                await self._scheduler.record_due(one, now)
         await self._ceremony_store.put(made, over=one)
         return _item(made, now)
 

@@ -240,7 +240,7 @@ class Scheduler:
 
     async def _advance(self, one: Ceremony, now: int) -> Progress:
         """Do what is due of one schedule, each step recorded before the one that follows from it."""
-        progress = await self._plan(one, now)
+        progress = await self.record_due(one, now)
         for run in to_open(one, progress):
             if self._is_here(one, run.targets) or not self._is_left(one, run.planned, now):
                 progress = await self.open_run(one, run, now)
@@ -249,8 +249,12 @@ class Scheduler:
                     break
         return await self._follow(one, progress, now)
 
-    async def _plan(self, one: Ceremony, now: int) -> Progress:
-        """Record the runs that have ended, and those that begin."""
+    async def record_due(self, one: Ceremony, now: int) -> Progress:
+        """Record the runs that have ended, and those that begin.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
         before = progress_of(await self.journals.read(one.tenant, subject(one.id)))
         heads = {run.id: await self.heads(one, run) for run in before.open if run.opened or run.refused}
         targets = self.targets(one)
