@@ -34,19 +34,17 @@ class CrashCount(Struct):
         else:
             self._wait_seq, self._wait_until = seq, event.until
 
-    def note_claim(self) -> None:
-        """Note that a process has claimed the task: no activity of a workflow's run is open there yet."""
-        self.only_waits = self.only_waits or self._is_run
-
-    def note_takeover(self, seq: int, at: int, *, asks: bool) -> None:
-        """Count a takeover at this seq and time, unless the executor only waited before it.
+    def note_claim(self, seq: int, at: int, *, died: bool, asks: bool) -> None:
+        """Count a claim after a process died, unless the executor only waited there.
 
         A task that `asks` waits, but a run of a workflow may have another branch at work.
         """
-        if self.only_waits or (asks and not self._is_run) or self.is_waiting(seq - 1, at):
-            return
-        self.takeovers += 1
-        self.progress = RunProgress()
+        waited = self.only_waits or (asks and not self._is_run) or self.is_waiting(seq - 1, at)
+        if died and not waited:
+            self.takeovers += 1
+            self.progress = RunProgress()
+        # No activity of a workflow's run is open in the process that claims it.
+        self.only_waits = self.only_waits or self._is_run
 
     def is_waiting(self, seq: int, at: int) -> bool:
         """Return whether a resumed executor is in a wait that it recorded, if the log ends at this seq."""

@@ -104,8 +104,8 @@ class Status(Event, frozen=True):
     """The task is now in this state.
 
     The id of a question is that of its message; `deadline` is when it is closed without an answer
-    (milliseconds since the epoch, 0 for never). `busy` says that the executor also does or awaits something
-    else, so that another process continues the task if its process dies before an answer.
+    (milliseconds since the epoch, 0 for never). With `busy` the executor has other work, too: another process
+    continues the task if its process dies.
     """
 
     state: TaskState

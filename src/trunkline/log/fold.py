@@ -169,7 +169,7 @@ class State:
             return None
         match event:
             case ev.Status():
-                self._enter(event.state, event.message, recorded.at, deadline_of(event), due_of(event))
+                self._enter(event, recorded.at)
             case ev.Submitted():
                 self._submitted(event, recorded.at)
             case ev.FollowUp():
@@ -221,16 +221,14 @@ class State:
 
     def _replied(self, message: Message, at: int) -> None:
         self.reply = message
-        self._enter(COMPLETED, message, at)
+        self._enter(ev.Status(COMPLETED, message), at)
 
     def _claim(self, event: ev.Claimed, at: int) -> None:
         node = event.node
         if event.due:
             self.came = max(self.came, self.parked_until or self.deadline or 0)
-        if node and self.node:
-            # The node before did not release the task, so it died.
-            self.crashes.note_takeover(self.seq, at, asks=self.interrupted)
-        self.crashes.note_claim()
+        # A node that did not release the task has died.
+        self.crashes.note_claim(self.seq, at, died=bool(node and self.node), asks=self.interrupted)
         # No process followed the task since it was due; if it was not parked, nothing says since when.
         self.active_at += max(0, at - max(self.wake_at or 0, self.active_at))
         self.node, self.parked_until = node, 0
@@ -287,21 +285,14 @@ class State:
             self._history.append(self.status_message)
             self.status_message = None
 
-    def _enter(
-        self,
-        state: TaskState,
-        message: Message | None,
-        at: int,
-        deadline: int | None = None,
-        due: int | None = None,
-    ) -> None:
-        self.state = state
+    def _enter(self, status: ev.Status, at: int) -> None:
+        self.state = state = status.state
         self.over = state in TERMINAL
         self.interrupted = state in INTERRUPTED
         self.resting = self.over or self.interrupted
-        self.status_message = message
+        self.status_message = status.message
         self.status_at = self.active_at = at
-        self.deadline, self.due = deadline, due
+        self.deadline, self.due = (self.interrupted and status.deadline) or None, due_of(status)
         if self.node or self.over:
             # Not of a parked task: what it waits for is its own, whatever is said meanwhile.
             self.wake_at, self.child = self.due, ""
@@ -309,12 +300,7 @@ class State:
 
 def due_of(event: ev.Status) -> int | None:
     """When a task that asks continues without an answer if its node has died; None if never."""
-    return AT_ONCE if event.busy and event.state in INTERRUPTED else deadline_of(event)
-
-
-def deadline_of(event: ev.Status) -> int | None:
-    """When the question of a status is closed without an answer; None if never, or if it asks nothing."""
-    return event.deadline if event.deadline and event.state in INTERRUPTED else None
+    return (AT_ONCE if event.busy else event.deadline or None) if event.state in INTERRUPTED else None
 
 
 def wake_at_of(event: ev.Parked, at: int) -> int:
