@@ -80,9 +80,8 @@ class State:
         self.push_since: Mapping[str, int] = {}
         # Who said something on it, besides whose task it is.
         self.answered_by: tuple[str, ...] = ()
-        # What became of each question, in their order; how many of them an executor has taken up.
+        # The outcome and the ID of each question, in order, and how many answers an executor has read.
         self.answers: list[Message | ev.QuestionClosed] = []
-        # The ids of these questions.
         self.questions: list[str] = []
         self.taken = 0
         self.crashes = CrashCount()
