@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
-from typing import Any, cast
+from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import msgspec
@@ -54,6 +54,7 @@ from trunkline.flow.results import (
     run_status,
 )
 from trunkline.flow.state import next_state, same_json
+from trunkline.flow.submission import NOT_AWAITING, SUBMIT_INVALID, check_activity, read_outcome
 from trunkline.log.events import FlowRows, Recorded
 from trunkline.log.ids import is_task_id
 from trunkline.net.places import TenantPlaces
@@ -65,7 +66,6 @@ from trunkline.wire.types import Correlation, Message, Part, SendRequest
 
 # How long a call waits for the run to come to rest, unless it says otherwise.
 WAIT_S = 60.0
-NOT_AWAITING, SUBMIT_INVALID = "ACTIVITY_SUBMIT_NOT_AWAITING", "SUBMIT_VALIDATION_ERROR"
 RESUME_INVALID, SIGNAL_INVALID = "INVALID_RESUME_PAYLOAD", "SIGNAL_VALIDATION_ERROR"
 NOT_FOUND, SIGNAL_NOT_AWAITING = "EXECUTION_NOT_FOUND", "SIGNAL_NOT_AWAITING"
 LONGEST_ID = 512
@@ -306,19 +306,9 @@ class FlowPort:
         about, question = run.about, run.question
         if about is None or about.awaits != "activity":
             raise FlowRefused(NOT_AWAITING, f"run {execution_id!r} does not wait for an activity")
-        if node_id != about.node_id:
-            raise FlowRefused(
-                "ACTIVITY_SUBMIT_NODE_MISMATCH",
-                f"run {execution_id!r} waits for {about.node_id!r}, not for {node_id!r}",
-            )
-        if span != about.parallel_span:
-            raise FlowRefused(
-                "ACTIVITY_SUBMIT_PARALLEL_MISMATCH",
-                f"{node_id!r} is awaited in {_branch(about.parallel_span)}, not in {_branch(span)}",
-            )
-        _check_activity(about, activity_id)
+        check_activity(about, execution_id, node_id, activity_id, span)
         await self._check_input(run, given, SUBMIT_INVALID)
-        reply, result = _outcome(outcome, about, mode)
+        reply, result = read_outcome(outcome, about, mode)
         if reply.ok and about.fits is not None:
             fault = await self._find_fault(caller, about.fits, result)
             if fault is not None:
@@ -658,46 +648,3 @@ def _recorded_hash(records: Sequence[Recorded]) -> str:
         if isinstance(recorded.event, FlowRows):
             return recorded.event.rows[0].payload.get("_hash", "")
     return ""
-
-
-def _branch(span: dict[str, str] | None) -> str:
-    return "no branch" if span is None else f"the branch {span.get('branchName')!r}"
-
-
-def _check_activity(about: Awaited, activity_id: str) -> None:
-    """Check that a submission is for the open activity.
-
-    Raises:
-        FlowRefused: it is for another one, or it may be for an earlier visit to the same delegation.
-    """
-    if activity_id and activity_id != about.activity_id:
-        text = f"activity {activity_id[:LONGEST_ID]!r} is not open; the run awaits {about.activity_id!r}"
-        raise FlowRefused(NOT_AWAITING, text)
-    if not activity_id and about.agent_id and about.visit > 1:
-        text = (
-            f"activity_id is missing: {about.node_id!r} was submitted before under the same "
-            f"delegate_correlation_id; the run now awaits {about.activity_id!r}"
-        )
-        raise FlowRefused(NOT_AWAITING, text)
-
-
-def _outcome(outcome: ActivitySubmission, about: Awaited, mode: Mode) -> tuple[RunReply, dict[str, Any]]:
-    """The reply to a run, and its payload, that a submission stands for.
-
-    Raises:
-        FlowRefused: it is for another delegation.
-    """
-    if not outcome.ok:
-        return RunReply(mode, ok=False, error=outcome.error, code=outcome.code), {}
-    result: dict[str, Any] = (
-        dict(cast("dict[str, Any]", outcome.result)) if isinstance(outcome.result, dict) else {}
-    )
-    if not about.agent_id:
-        return RunReply(mode), result
-    inside = result.pop("delegateCorrelationId", None) or result.pop("delegate_correlation_id", None)
-    task = result.pop("externalTaskId", None) or result.pop("external_task_id", None)
-    if (outcome.delegate_correlation_id or inside) != about.delegate_correlation_id:
-        raise FlowRefused(SUBMIT_INVALID, f"delegate_correlation_id is not {about.delegate_correlation_id!r}")
-    return RunReply(
-        mode, external_task=outcome.external_task_id or (task if isinstance(task, str) else "")
-    ), result
