@@ -14,8 +14,10 @@ import typer.main
 
 from tests.cli.conftest import Run
 from tests.cli.peers import served
+from trunkline import store
 from trunkline.cli.main import app
 from trunkline.demo.agent import agent as demo
+from trunkline.store import postgres
 
 AGENT = """
 from trunkline import Agent, Turn
@@ -415,6 +417,8 @@ def test_hint_to_list_names_the_store_that_was_typed(
 def test_missing_extra_is_the_hint_wherever_it_is_missing(
     trunkline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Importing a package again sets the attribute of its parent as well, which has to be restored too.
+    monkeypatch.setattr(store, "postgres", postgres)
     hidden = ("asyncpg", "apprise", "trunkline.store.postgres")
     for name in [name for name in sys.modules if name.startswith(hidden)]:
         monkeypatch.delitem(sys.modules, name)

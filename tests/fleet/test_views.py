@@ -40,7 +40,7 @@ SAID = {"kind": "message", "messageId": "m", "role": "user", "parts": [{"kind": 
         (ev.FollowUp(Message("m", role=Role.USER, parts=(Part(text="hi"),)), "carol"), {"message": SAID, "by": "carol"}),
         (
             ev.Status(TaskState.INPUT_REQUIRED, deadline=1_800_000_000_000),
-            {"state": "input-required", "deadline": "2027-01-15T08:00:00.000Z"},
+            {"state": "input-required", "busy": False, "deadline": "2027-01-15T08:00:00.000Z"},
         ),
         (ev.Parked(NEVER, "t2"), {"child": "t2"}),
         (ev.ChildEnded("t2", TaskState.FAILED), {"child": "t2", "state": "failed"}),

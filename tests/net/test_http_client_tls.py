@@ -108,7 +108,7 @@ def test_a_target_that_speaks_no_tls(authority: Authority, run: Any) -> None:
         async with listening(shout) as port, fetching(tls=authority.client()) as client:
             with pytest.raises(Unreachable) as error:
                 await client.post(f"https://hooks.example:{port}/", b"x", [])
-            assert error.value.reason == "tls"
+            assert error.value.reason == "plain"
 
     run(main())
 
@@ -129,7 +129,7 @@ def test_what_comes_before_tls_is_never_read(authority: Authority, run: Any, fir
         async with listening(inject) as port, fetching(tls=authority.client()) as client, asyncio.timeout(60):
             with pytest.raises(Unreachable) as error:
                 await client.post(f"https://hooks.example:{port}/", b"x", [])
-            assert error.value.reason == ("tls" if first else "connect")
+            assert error.value.reason == ("plain" if first else "connect")
 
     run(main())
 
