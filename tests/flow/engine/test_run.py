@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.flow.documents import DELEGATE, flow_document, fork, tool
-from tests.flow.workbench import CALLER, Counting
-from trunkline.errors import FlowRefused
+from tests.flow.workbench import CALLER, Counting, seed
+from trunkline.errors import FlowRefused, UnsupportedOperation
 from trunkline.flow.activities.base import Outcome
 from trunkline.flow.engine import run
 from trunkline.flow.engine.run_messages import run_task_id
@@ -21,7 +21,7 @@ from trunkline.flow.engine.view import ShownRow
 from trunkline.flow.engine.walk import Fork, Lane
 from trunkline.flow.forms import ActivitySubmission
 from trunkline.flow.local import LocalFlows, RunHandle
-from trunkline.log.events import Chunk, FlowRows, Parked, Status
+from trunkline.log.events import Chunk, FlowRow, FlowRows, Parked, Status
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.node import HostedAgent, Limits
 from trunkline.store.records import Where
@@ -202,6 +202,41 @@ async def test_what_a_child_asks_is_asked_of_the_caller(store: str, tmp_path: Pa
         }
 
 
+async def test_delegated_task_that_was_opened_is_followed_though_the_budget_is_spent_since(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(*about: object) -> SendRequest:
+        raise UnsupportedOperation(f"{about[0]} may cost nothing", reason="CHAIN_COST")
+
+    store = f"sqlite:///{tmp_path}/runs.db"
+    async with flows_with(Coder(), store) as flows:
+        handle = await flows.start(flow_document(DELEGATE), {"task": "ask"}, execution_id="e")
+        assert (await handle.wait()).status == "interrupted"
+    monkeypatch.setattr(run, "agent_request", refuse)
+    async with flows_with(Coder(), store) as flows:
+        result = await flows.handle("e").resume({"take": "this"})
+        assert (result.status, result.error) == ("completed", "")
+
+
+async def test_external_task_that_was_submitted_is_polled_though_an_agent_has_its_name_since() -> None:
+    coder, doer = Coder(), Counting({"implement": {"patch": "p"}})
+    async with flows_with(coder, delegates=doer) as flows:
+        document = flow_document(DELEGATE)
+        correlation = {"delegateCorrelationId": "e:delegate:implement"}
+        submitted = {"nodeId": "implement", "attempt": 1, "externalTaskId": "t1", "_visit": 1, **correlation}
+        rows = [
+            FlowRow("ExecutionStarted", {}),
+            FlowRow("ScheduleNode", {"nodeId": "start"}),
+            FlowRow("CompleteNode", {"nodeId": "start", "output": {}}),
+            FlowRow("ScheduleNode", {"nodeId": "implement"}),
+            FlowRow("ActivityRequested", {"nodeId": "implement"}),
+            FlowRow("DelegateSubmitted", submitted),
+        ]
+        await seed(flows, document, {"task": "code"}, rows, execution_id="e")
+        assert (await flows.handle("e").wait()).status == "completed"
+        assert (doer.calls, coder.begun) == ({"implement": 1}, [])
+
+
 async def test_branches_with_delegates_and_activities_run_side_by_side() -> None:
     coder, doer = Coder(), Counting({"slow": {"notes": "s"}}, hold=["slow"])
     document = flow_document(
@@ -366,6 +401,24 @@ async def test_runs_are_nested_four_deep_and_no_deeper() -> None:
         config: dict[str, Any] = {"workflow_ref": "urn:other", "input_mapping": {}, "version_pin": "0" * 64}
         result = await (await flows.start(flow_document({**NEST, "config": config}), {})).wait()
         assert result.status == "failed" and "version_pin" in result.error
+
+
+@pytest.mark.parametrize("change", ["missing", "pinned"])
+async def test_nested_run_that_was_begun_outlives_its_reference_and_a_restart(
+    change: str, tmp_path: Path
+) -> None:
+    store = f"sqlite:///{tmp_path}/runs.db"
+    async with LocalFlows(store, limits=QUICK) as flows:
+        flows.engine.workflows.add("urn:child", flow_document(SIGNAL))
+        pin = flows.engine.definitions.read(flow_document(SIGNAL)).definition.hash
+        config = {**NEST["config"], "version_pin": pin}
+        handle = await flows.start(flow_document({**NEST, "config": config}), {}, execution_id="parent")
+        assert (await handle.wait()).status == "awaiting_signal"
+    async with LocalFlows(store, limits=QUICK) as flows:
+        if change == "pinned":
+            flows.engine.workflows.add("urn:child", flow_document(tool("other")))
+        result = await flows.handle("parent").signal("go", {"by": "b"})
+        assert (result.status, result.result) == ("completed", {"by": "b"})
 
 
 async def test_a_loop_nests_a_run_of_its_own_each_time() -> None:

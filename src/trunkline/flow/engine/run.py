@@ -281,34 +281,46 @@ class Run:
 
     async def _delegate(self, lane: Lane, effect: Delegate) -> None:
         node, child = effect.node, child_id(effect, self._work.tenant)
-        agent = await self._agent_of(node.config["agent_id"], child)
-        if agent is None:
+        if await self._is_opened(child):
+            self._follow(lane, ChildRun(self._work, child, nested=False))
+        elif (agent := self._agent_of(effect)) is None:
             order = self._plain_order(lane, effect)
             if order.external_task:
                 self._polled.add(lane)
             await self._begin(lane, self._plain_call(order))
             return
-        try:
-            request = agent_request(child, effect, self._state, self.meter.spent.cost_usd)
-        except UnsupportedOperation as refused:
-            error, code = refused.message, refused.details["reason"]
-            self.walk.answer(lane, Done(ok=False, error=error, code=code))
-            return
-        await self._open_child(lane, child, agent, request, nested=False)
+        else:
+            try:
+                request = agent_request(child, effect, self._state, self.meter.spent.cost_usd)
+            except UnsupportedOperation as refused:
+                error, code = refused.message, refused.details["reason"]
+                self.walk.answer(lane, Done(ok=False, error=error, code=code))
+                return
+            await self._open_child(lane, child, agent, request, nested=False)
         if effect.until and lane in self._children:
             length_ms = min(cast("int", node.timeout_ms), LONGEST_MS)
             self._moments[lane] = self._work.moment(effect.until, length_ms)
 
-    async def _agent_of(self, agent_id: str, child: str) -> str | None:
-        """The agent whose task a delegation is; one that has it already goes on, listed or not."""
+    def _agent_of(self, effect: Delegate) -> str | None:
+        """Return the agent of a delegation; None for a plain call, such as one that was submitted before."""
         agents = self._parts.agents
-        found = None if agents is None else agents.agent(self._work.tenant, agent_id)
-        if found is not None or agents is None or self._is_new:
-            return found
+        if agents is None or self._history.external_task(effect):
+            return None
+        return agents.agent(self._work.tenant, effect.node.config["agent_id"])
+
+    async def _is_opened(self, child: str) -> bool:
+        """Return whether the run opened a child before it was parked or its process died.
+
+        Such a child is followed to its end, whatever became of its agent, its definition or the budget since.
+        """
+        if self._is_new:
+            return False
+        if child in self._state.ended_children or child in self._state.child_questions:
+            return True
         try:
-            return (await self._work.children.state(child)).agent
+            return (await self._work.children.state(child)).parent == self._state.task_id
         except TaskNotFound:
-            return agent_id if child in self._state.ended_children else None
+            return False
 
     def _plain_order(self, lane: Lane, effect: Delegate) -> DelegateOrder:
         node = effect.node
@@ -356,6 +368,10 @@ class Run:
 
     async def _nest(self, lane: Lane, effect: Nest) -> None:
         config, parts = effect.node.config, self._parts
+        child = run_task_id(effect.child, self._work.tenant)
+        if await self._is_opened(child):
+            self._follow(lane, ChildRun(self._work, child, nested=True))
+            return
         try:
             if self._order.depth >= DEPTH_LIMIT:
                 raise FlowRefused("SUBWORKFLOW_TOO_DEEP", f"runs are nested at most {DEPTH_LIMIT} deep")
@@ -385,7 +401,6 @@ class Run:
             by_operator,
             self._order.is_fixed,
         )
-        child = run_task_id(effect.child, self._work.tenant)
         message = order.message(f"{child}:order", effect.input)
         # A chain that begins anew with each nested run would never come to its end.
         chain = hops.handed_on(self._state, effect.calls, self.meter.spent.cost_usd)
@@ -402,7 +417,10 @@ class Run:
         if refusal is not None:
             self.walk.answer(lane, refusal)
             return
-        self._children[lane] = run
+        self._follow(lane, run)
+
+    def _follow(self, lane: Lane, child: ChildRun) -> None:
+        self._children[lane] = child
         self.walk.wait(lane)
 
     # Taking what has come.
