@@ -210,6 +210,40 @@ def test_a_deadline_outlives_a_node_that_lets_go(monkeypatch: pytest.MonkeyPatch
     run(main())
 
 
+def test_question_is_asked_though_the_one_before_was_answered_while_its_run_was_played_again() -> None:
+    is_answered, runs = asyncio.Event(), list[Work]()
+
+    async def asks_three(work: Work) -> Verdict:
+        await work.ask(asked("first"))
+        runs.append(work)
+        if len(runs) == 2:
+            await is_answered.wait()
+        # Others may settle it, so that another node continues the task.
+        await work.ask(asked("second"), lambda: False)
+        told = await work.ask(asked("third"))
+        await work.emit(delta(told.parts[0].text))
+        return DONE
+
+    async def main() -> None:
+        async with pair(asks_three, crash=OnCrash.RESUME) as (here, there):
+            feed = await here.open()
+            await here.reach(feed, ASKING)
+            await here.say(feed, answering("first", "one"))
+            await reach_second(here, feed)
+            await die(here)
+            other = await seen(there, feed)
+            await until(lambda: len(runs) == 2)
+            await there.say(other, answering("second", "two"))
+            is_answered.set()
+            while reason(other) != "third?":
+                await there.tasks.move(other, 5)
+            await there.say(other, answering("third", "three"))
+            assert await there.ended(other) is COMPLETED
+            assert answer(other) == "three"
+
+    run(main())
+
+
 def test_a_parked_question_is_closed_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     hands = Hands(monkeypatch)
 

@@ -106,7 +106,8 @@ class Questions(Struct):
 
     def _is_open(self, status: Status) -> bool:
         """Whether the question stands open since an earlier run."""
-        reopens, self.reopens = self.reopens, False
+        # It may have been answered while the run was played again up to the next question.
+        reopens, self.reopens = self.reopens and self._work.state.interrupted, False
         asked, of_children = self._work.state.question, self._work.state.of_children()
         if not reopens or asked is None or status.message is None:
             return reopens
