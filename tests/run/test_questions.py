@@ -16,6 +16,7 @@ from trunkline.clock import now_ms
 from trunkline.errors import InvalidParams, Unanswered
 from trunkline.log import events as ev
 from trunkline.log.decide import Emit, decide
+from trunkline.log.delegation import RestChild
 from trunkline.log.fold import fold
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.feed import Feed
@@ -240,6 +241,34 @@ def test_question_is_asked_though_the_one_before_was_answered_while_its_run_was_
             await there.say(other, answering("third", "three"))
             assert await there.ended(other) is COMPLETED
             assert answer(other) == "three"
+
+    run(main())
+
+
+def test_answer_to_an_own_question_is_not_taken_for_that_of_a_child() -> None:
+    async def relays(work: Work) -> Message:
+        await work.until(lambda: work.state.has_rested("child", 0))
+        return await work.ask(asked("of-child"), lambda: False)
+
+    async def asks_beside_its_child(work: Work) -> Verdict:
+        told = await asyncio.gather(relays(work), work.ask(asked("own")))
+        await work.emit(delta(" ".join([one.parts[0].text or "" for one in told])))
+        return DONE
+
+    async def main() -> None:
+        async with pair(asks_beside_its_child, crash=OnCrash.RESUME) as (here, there):
+            feed = await here.open()
+            await here.reach(feed, ASKING)
+            await die(here)
+            other = await seen(there, feed)
+            await there.tasks.change(other, RestChild("child", ASKING, "of-child"))
+            # The next run first comes to the question of the child.
+            await there.say(other, answering("own", "mine"))
+            while reason(other) != "of-child?":
+                await there.tasks.move(other, 5)
+            await there.say(other, answering("of-child", "theirs"))
+            assert await there.ended(other) is COMPLETED
+            assert answer(other) == "theirs mine"
 
     run(main())
 

@@ -99,9 +99,10 @@ class Questions(Struct):
         """
         known, of_children = self._work.state.questions, self._work.state.of_children()
         named = "" if status.message is None else status.message.message_id
-        if named in of_children and named in known:
-            return known.index(named)
         free = (place for place in count() if place not in self._asked)
+        if named in of_children:
+            # A child may ask it again after another question. A new one has no answer yet.
+            return next(place for place in free if place >= len(known) or known[place] == named)
         return next(place for place in free if place >= len(known) or known[place] not in of_children)
 
     def _is_open(self, status: Status) -> bool:
