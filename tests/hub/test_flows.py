@@ -349,6 +349,28 @@ def test_a_registered_workflow_becomes_an_agent_by_its_id(tmp_path: Path) -> Non
     run(scene())
 
 
+@pytest.mark.parametrize("gone", ["file", "entry"])
+def test_begun_run_outlives_a_restart_without_its_file_or_entry(gone: str, tmp_path: Path) -> None:
+    async def scene() -> None:
+        folder, store = workspace(tmp_path), f"sqlite:///{tmp_path}/hub.db"
+        async with opened(folder, store=store) as ask:
+            _, sent = await ask("POST /v1/a2a/agents/release/message:send", said({"topic": "tea"}))
+            task = f"GET /api/tasks/{sent['task']['id']}"
+            await ask.until(task, lambda one: one["state"] == "input-required")
+        if gone == "file":
+            (folder / "workflows" / "release.json").unlink()
+        else:
+            (folder / "agents.yaml").write_text(AGENTS.replace("  - {name: release", "#"))
+        async with opened(folder, store=store) as ask:
+            answer = {"decision": "edit", "data": {"ok": True}}
+            assert (await ask(f"POST /api/inbox/{sent['task']['id']}", answer))[0] == 200
+            await ask.until(task, lambda one: one["state"] == "completed")
+            _, found = await ask("POST /api/dispatch", {"agent": "release", "message": "tea"})
+            assert found["tasks"][0]["state"] == "rejected"
+
+    run(scene())
+
+
 def test_a_file_that_changes_is_taken_up_and_begun_runs_keep_theirs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -249,6 +249,8 @@ class CarriedAgents:
         for name, kind in left.items():
             if kind == "model":
                 await self._follow_model(name)
+            elif kind == "flow" and self._flows is not None:
+                self._host_flow(self._flows, name)
             else:
                 self._carry_peer(name)
         await self._drop_gone()
@@ -362,6 +364,8 @@ class CarriedAgents:
             if self._catalogue.fail(key, reason):
                 log.error("workflow.unloaded agent=%s error=%a", entry.name, reason)
             return
+        # Runs that were begun go on, whatever became of the file since.
+        self._host_flow(flows, entry.name)
         try:
             if is_path(entry.workflow):
                 loaded = await asyncio.to_thread(flows.files.load, entry.workflow)
@@ -375,20 +379,6 @@ class CarriedAgents:
             return
         name, definition = entry.name, loaded.definition
         self._workflows[key] = loaded
-        if not self._is_hosted(name, "flow"):
-            executor = flows.executor(name, lambda tenant: self._workflow(tenant, name))
-            silent_s, kept_s = self._settings.stall_limit, self._settings.kept_s
-            hosted = HostedAgent(
-                name,
-                executor,
-                silent_s,
-                kept_s,
-                opening=executor.opening,
-                legible=executor.legible,
-                check_answer=executor.check_answer,
-                final_message=self._settings.final_message,
-            )
-            self._host(name, "flow", [hosted])
         told = definition.document["document"].get("description") or definition.name
         skill = EntrySkill(id=name, name=definition.name, description=told)
         self._catalogue.learn(
@@ -397,6 +387,24 @@ class CarriedAgents:
                 at=now_ms(), description=told, skills=(skill,), streaming=True, versions=("1.0", "0.3")
             ),
         )
+
+    def _host_flow(self, flows: HostFlows, name: str) -> None:
+        """Carry the runs of a workflow, each of which has its definition in its log."""
+        if self._is_hosted(name, "flow"):
+            return
+        executor = flows.executor(name, lambda tenant: self._workflow(tenant, name))
+        silent_s, kept_s = self._settings.stall_limit, self._settings.kept_s
+        hosted = HostedAgent(
+            name,
+            executor,
+            silent_s,
+            kept_s,
+            opening=executor.opening,
+            legible=executor.legible,
+            check_answer=executor.check_answer,
+            final_message=self._settings.final_message,
+        )
+        self._host(name, "flow", [hosted])
 
     async def _carry_model(self, key: Key, name: str, entry: ModelEntry) -> None:
         if self._models.get(key) == entry and self._catalogue.knows(key):
@@ -457,7 +465,7 @@ class CarriedAgents:
     async def _left(self) -> dict[str, Kind]:
         """Agents that no node carries and whose open tasks say in their log who does them."""
         found: dict[str, Kind] = {}
-        seen: set[str] = set()
+        seen = {one.id for one in self._beside}
         store, after = self._runner.tasks.store, ""
         while page := await store.nodes.waiting(after=after):
             after = page[-1].task_id
@@ -471,6 +479,8 @@ class CarriedAgents:
                         found[task.agent] = "peer"
                     elif MODEL_ENTRY in steps:
                         found[task.agent] = "model"
+                    elif self._flows is not None and self._flows.step in steps:
+                        found[task.agent] = "flow"
         return found
 
     # Sites.

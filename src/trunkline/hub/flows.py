@@ -18,7 +18,7 @@ from trunkline.flow.activities.base import (
 from trunkline.flow.activities.steps import StepRegistry
 from trunkline.flow.assembly import FlowEngine
 from trunkline.flow.definition.document import Node
-from trunkline.flow.definitions import Loaded
+from trunkline.flow.definitions import STEP, Loaded
 from trunkline.flow.delegates.mock import agent_id_of
 from trunkline.flow.engine.executor import FlowExecutor, OwnWorkflow
 from trunkline.flow.operator import MANIFEST, PREFIX, FlowExecutors, OperatorConfig, read_operator
@@ -169,6 +169,9 @@ def _denied(tenant: str, tool: str) -> str:
 
 class HostFlows:
     """The workflows of a host; they are put together anew with each store and runner."""
+
+    # The step by which the log of a run is known.
+    step = STEP
 
     def __init__(self, config: OperatorConfig, workspace: Path | None = None) -> None:
         self.config = config
