@@ -28,6 +28,7 @@ from trunkline import Agent, CallFailed, Turn
 from trunkline.errors import InvalidParams, Misuse
 from trunkline.log import events as ev
 from trunkline.peer.remote import correlation_of
+from trunkline.run.executor import Verdict, Work
 from trunkline.run.node import Limits
 from trunkline.wire.question import read_question
 from trunkline.wire.types import Correlation, Message, Part, Role, SendRequest, TaskState
@@ -60,6 +61,42 @@ def is_call(event: Any) -> bool:
 
 def answer_of(feed: Any) -> Any:
     return feed.state.task().artifacts[-1].parts[0].data
+
+
+@pytest.mark.parametrize("limits", [PATIENT, PARKING])
+def test_question_that_a_near_agent_asks_again_after_another_one_is_asked_again(
+    limits: Limits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = asyncio.Event()
+
+    async def alternate(work: Work) -> Verdict:
+        """Ask about a, then about b without an answer, then about a again, as a resumed skill may."""
+        for place, name in enumerate("aba"):
+            asked = Message(f"{work.state.task_id}:{name}", role=Role.AGENT, parts=(Part(text=name),))
+            count = len(work.state.answers)
+            work.put(ev.Status(TaskState.INPUT_REQUIRED, asked))
+            if place:
+                await work.until(lambda count=count: len(work.state.answers) > count, parks=False)
+            else:
+                await goes_on.wait()
+        return ev.Status(COMPLETED)
+
+    async def near(turn: Turn) -> str:
+        return (await turn.call("writer", turn.text)).text or "done"
+
+    async def main() -> None:
+        async with calling(near, None, writer(), limits=limits) as runner:
+            monkeypatch.setattr(runner.agent("writer").executor, "run", alternate)
+            feed = await runner.open("hello")
+            for text in "aba":
+                while reason(feed) != text:
+                    await runner.tasks.move(feed, 5)
+                if goes_on.is_set():
+                    await runner.say(feed, said(f"to {text}"))
+                goes_on.set()
+            assert await runner.ended(feed) is COMPLETED
+
+    run(main())
 
 
 @pytest.mark.parametrize("limits", [PATIENT, PARKING])

@@ -28,14 +28,14 @@ class Notify(Struct, frozen=True):
 
 
 def rest_child(state: State, command: RestChild) -> tuple[ev.AnyEvent, ...]:
-    """What the end or the question of a child adds, the first time it is told."""
+    """Return what the end or the question of a child adds; one that it asks again after another is news."""
     child = command.child
     if state.over or child in state.ended_children:
         return ()
     if command.state in TERMINAL:
         return (ev.ChildEnded(child, command.state),)
-    known = command.question in state.child_questions.get(child, ())
-    return () if known or is_full(state) else (ev.ChildAsked(child, command.question),)
+    is_known = state.child_questions.get(child, ())[-1:] == (command.question,)
+    return () if is_known or is_full(state) else (ev.ChildAsked(child, command.question),)
 
 
 def notify(state: State, command: Notify) -> tuple[ev.AnyEvent, ...]:

@@ -135,7 +135,7 @@ class AgentCall:
             return
         if known is not None and is_open:
             status = Status(known.state, self._own(known.question), deadline=known.deadline or 0)
-        elif question in work.state.questions or _asks(work.state, question):
+        elif _times_asked(work.state, question) >= self._times_told(child, question, heard):
             status = Status(TaskState.INPUT_REQUIRED, Message(question))
         else:
             # Answered by somebody else, or closed, before it could be asked here.
@@ -147,6 +147,10 @@ class AgentCall:
             return
         if is_open:
             await self._pass_down(child, question, answer)
+
+    def _times_told(self, child: str, question: str, heard: int) -> int:
+        """Return how often a child had asked a question when it asked for the time that is heard now."""
+        return self._work.state.child_questions[child][:heard].count(question)
 
     def _own(self, asked: Message | None) -> Message:
         state = self._work.state
@@ -241,6 +245,11 @@ class AgentCall:
 
 def _asks(known: State | None, question: str) -> bool:
     return known is not None and known.question is not None and known.question.message_id == question
+
+
+def _times_asked(state: State, question: str) -> int:
+    """Return how often a task has asked its own caller a question."""
+    return state.questions.count(question) + _asks(state, question)
 
 
 def _has_heard(known: State, message: Message) -> bool:

@@ -21,6 +21,7 @@ from trunkline.flow.engine.view import ShownRow
 from trunkline.flow.engine.walk import Fork, Lane
 from trunkline.flow.forms import ActivitySubmission
 from trunkline.flow.local import LocalFlows, RunHandle
+from trunkline.flow.results import RunResult
 from trunkline.log.events import Chunk, FlowRow, FlowRows, Parked, Status
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.node import HostedAgent, Limits
@@ -200,6 +201,37 @@ async def test_what_a_child_asks_is_asked_of_the_caller(store: str, tmp_path: Pa
             "task": "ask",
             "patch": "{'take': 'this'}",
         }
+
+
+async def test_question_that_a_child_asks_again_after_another_one_is_asked_again() -> None:
+    class Alternating(Coder):
+        """Asks about a, then about b without an answer, then about a again, as a resumed skill may."""
+
+        async def run(self, work: Work) -> Verdict:
+            for name in ("a", "b", "a"):
+                self.begun.append(name)
+                said = Message(f"{work.state.task_id}:{name}", role=Role.AGENT, parts=(Part(text=name),))
+                count = len(work.state.answers)
+                work.put(Status(TaskState.INPUT_REQUIRED, said))
+                if self.begun == ["a"]:
+                    await self.free.wait()
+                else:
+                    await work.until(lambda count=count: len(work.state.answers) > count)
+            return Status(TaskState.COMPLETED)
+
+    def asked(result: RunResult) -> str:
+        return "" if result.question is None else result.question.text
+
+    coder = Alternating()
+    async with flows_with(coder) as flows:
+        handle = await flows.start(flow_document(DELEGATE), {"task": "alternate"})
+        assert asked(await handle.wait()) == "a"
+        coder.free.set()
+        while asked(await handle.wait()) != "b":  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        result = await handle.resume({"text": "to b"})
+        assert (result.status, asked(result)) == ("interrupted", "a")
+        assert (await handle.resume({"text": "to a"})).status == "completed"
 
 
 async def test_delegated_task_that_was_opened_is_followed_though_the_budget_is_spent_since(

@@ -11,7 +11,7 @@ from trunkline.client.result import Result
 from trunkline.errors import Refused, TaskNotFound
 from trunkline.flow.engine.effects import Delegate, Done
 from trunkline.flow.engine.run_messages import own, run_task_id
-from trunkline.log.events import Status
+from trunkline.log.events import QuestionClosed, Status
 from trunkline.log.fold import State
 from trunkline.peer.remote import CALL_KEY, Target
 from trunkline.run import hops
@@ -71,11 +71,15 @@ class ChildRun:
         self.question, self.status = "", None
         if (asked := known.question) is None:
             return None
-        if asked.message_id in state.questions:
+        outcomes = [
+            said
+            for name, said in zip(state.questions, state.answers, strict=False)
+            if name == asked.message_id
+        ]
+        if outcomes and not _is_withdrawn(outcomes[-1]):
             # Answered here before a crash; it may not have heard of that.
-            said = state.answers[state.questions.index(asked.message_id)]
-            if isinstance(said, Message):
-                await self.answer(asked.message_id, said)
+            if isinstance(outcomes[-1], Message):
+                await self.answer(asked.message_id, outcomes[-1])
             return None
         self.question = asked.message_id
         self.status = Status(known.state, own(asked, state), deadline=known.deadline or 0)
@@ -99,6 +103,11 @@ class ChildRun:
     async def cancel(self) -> None:
         """Have it end."""
         await self._work.children.cancel(self.id)
+
+
+def _is_withdrawn(outcome: Message | QuestionClosed) -> bool:
+    """Return whether a question was given up for another one, after which the child may ask it again."""
+    return isinstance(outcome, QuestionClosed) and outcome.withdrawn
 
 
 def child_id(effect: Delegate, tenant: str) -> str:
