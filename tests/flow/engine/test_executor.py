@@ -14,10 +14,12 @@ from tests.flow.documents import flow_document, tool
 from tests.flow.workbench import Counting, seed
 from trunkline.errors import FlowInvalid, FlowRefused
 from trunkline.flow.definition import checks
-from trunkline.flow.engine import run
+from trunkline.flow.engine import executor, run
 from trunkline.flow.engine.replay import History
 from trunkline.flow.engine.run_messages import run_task_id
 from trunkline.flow.engine.view import RUN_TOO_LARGE
+from trunkline.flow.jq.pool import WorkerBusy
+from trunkline.flow.jq.schemas import SchemaChecker
 from trunkline.flow.local import LocalFlows
 from trunkline.log.events import FlowRows
 
@@ -72,6 +74,27 @@ async def test_an_open_run_whose_definition_is_refused_fails_alone(tmp_path: Pat
         result = await flows.handle("refused").wait()
         assert (result.status, result.code) == ("failed", "VALIDATION_ERROR")
         assert "the definition is refused: /state_schema: " in result.error
+
+
+async def test_resumed_run_waits_for_a_worker_that_checks_its_schemas(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(executor, "RETRY_MS", 1)
+    store, find_refused, tries = f"sqlite:///{tmp_path}/runs.db", SchemaChecker.find_refused, list[str]()
+
+    async def find_late(self: SchemaChecker, document: dict[str, Any], tenant: str = "") -> Any:
+        tries.append(tenant)
+        if len(tries) < 3:
+            raise WorkerBusy("others left no room for it")
+        return await find_refused(self, document, tenant)
+
+    async with LocalFlows(store) as flows:
+        handle = await flows.start(flow_document(INTERRUPT), {}, execution_id="e")
+        assert (await handle.wait()).status == "interrupted"
+    monkeypatch.setattr(SchemaChecker, "find_refused", find_late)
+    async with LocalFlows(store) as flows:
+        assert (await flows.handle("e").resume({"b": "y"})).status == "completed"
+    assert len(tries) == 3
 
 
 async def test_a_run_is_cancelled_while_a_worker_checks_its_state() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from trunkline.errors import FlowInvalid, FlowRefused, InvalidParams, RouteNotFound
+from trunkline.errors import FlowInvalid, FlowRefused, InvalidParams, RouteNotFound, Unavailable
 from trunkline.flow.definitions import PLACE, STEP, Loaded
 from trunkline.flow.engine.children import OUTCOME
 from trunkline.flow.engine.parts import FlowParts
@@ -15,10 +16,13 @@ from trunkline.flow.engine.run import Run
 from trunkline.flow.engine.run_messages import RunOrder, given_to, read_order
 from trunkline.flow.engine.walk import Ended
 from trunkline.log.events import AnyEvent, Chunk, FlowRow, FlowRows, Recorded, Status, Stepped, Submitted
-from trunkline.run.executor import OnCrash, Verdict, Work
+from trunkline.run.executor import OnCrash, Verdict, Work, never
 from trunkline.run.feed import Feed
 from trunkline.wire.types import Artifact, Message, Part, Role, SendRequest, TaskState
 
+log = logging.getLogger("trunkline.flow")
+# How long a run waits before it asks again for a worker that checks its schemas.
+RETRY_MS = 1000
 # The skill of every run, and the artifact that holds what it gave to a caller over A2A.
 SKILL, RESULT = "workflow", "result"
 # The step, with its place, that records whether the operator provided the definition.
@@ -100,7 +104,7 @@ class FlowExecutor:
         told = order is None
         loaded = await self._loaded(work, order, rows)
         try:
-            await self.parts.definitions.check(loaded, work.tenant)
+            await self._check(loaded, work)
         except FlowInvalid as refused:
             error = f"the definition is refused: {refused.message}"
             work.put(FlowRows((FlowRow("ExecutionFailed", {"error": error, "code": refused.code}),)))
@@ -119,6 +123,19 @@ class FlowExecutor:
         if ended.ok:
             return Status(TaskState.COMPLETED)
         return _failed(work, ended.error)
+
+    async def _check(self, loaded: Loaded, work: Work) -> None:
+        """Check that the schemas of a run compile; wait for a free worker, however many runs a start resumes.
+
+        Raises:
+            FlowInvalid: one is refused.
+        """
+        while True:
+            try:
+                return await self.parts.definitions.check(loaded, work.tenant)
+            except Unavailable as busy:
+                log.warning("flow.waiting task=%s reason=%a", work.state.task_id, busy.message)
+                await work.until(never, work.moment_in(RETRY_MS), parks=False)
 
     async def _loaded(self, work: Work, order: RunOrder | None, rows: list[FlowRow]) -> Loaded:
         """The definition that a run was opened with."""
