@@ -209,6 +209,18 @@ def test_no_process_is_left_behind() -> None:
     assert _children() == before
 
 
+def test_a_stop_of_all_processes_of_a_service_leaves_the_filters_to_the_pool() -> None:
+    async def work(filters: Filters) -> None:
+        asked = asyncio.ensure_future(filters.value("last(range(600000))", None))
+        while not (workers := filters._pool._busy):  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        # As systemd does.
+        os.kill(next(iter(workers)).process.pid, signal.SIGTERM)
+        assert await asked == 599_999
+
+    using(PATIENT, work)
+
+
 def test_a_worker_that_is_gone_is_replaced() -> None:
     async def work(filters: Filters) -> None:
         assert await filters.value(". | tojson", 1) == "1"

@@ -100,6 +100,8 @@ def isolate() -> None:
     # An interrupt from the terminal is for the pool. In a session of its own this process would take as much
     # of the processor as the hub: Linux compares priorities within a session only.
     os.setpgid(0, 0)
+    # A service manager may stop all processes at once, while the hub lets runs end. The pool kills this one.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.nice(10)
     # Python itself may have set variables. jq loads the file .jq of the home directory if there is one.
     os.environ.clear()
