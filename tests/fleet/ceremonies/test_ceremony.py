@@ -18,6 +18,8 @@ from trunkline.fleet.ceremonies.ceremony import (
     changed_ceremony,
     file_ceremony,
 )
+from trunkline.fleet.ceremonies.runs import OPENED, opened_in
+from trunkline.fleet.journal import Journal, JournalRow
 
 NOW = 1_800_000_000_000
 LEAST = {"id": "standup", "name": "Stand-up", "schedule": "0 9 * * 1-5", "skill": "report"}
@@ -137,3 +139,8 @@ def test_a_change_obeys_the_same_rules() -> None:
             changed_ceremony(by_api(), changes(**members), NOW)
     with pytest.raises(InvalidParams, match="has passed"):
         changed_ceremony(by_api(), changes(schedule="2020-01-01T00:00:00"), NOW)
+
+
+def test_damaged_row_of_a_history_keeps_no_schedule_from_running() -> None:
+    rows = tuple([JournalRow(1, OPENED, about) for about in ({}, {"runId": []}, {"runId": "r1"})])
+    assert "r1" in opened_in(Journal(rows))

@@ -113,7 +113,7 @@ def planned_run(one: Ceremony, planned: int, targets: tuple[str, ...]) -> Ceremo
 
 def opened_in(journal: Journal) -> frozenset[str]:
     """The ids of the runs that a journal has as opened."""
-    return frozenset([row.about["runId"] for row in journal.rows if row.kind == OPENED])
+    return frozenset([str(row.about.get("runId")) for row in journal.rows if row.kind == OPENED])
 
 
 def plan(
