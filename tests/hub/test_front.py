@@ -8,11 +8,17 @@ from typing import Any, cast
 import pytest
 
 from trunkline.auth.principal import CALLER, Principal
+from trunkline.fleet.catalogue.entry_reader import read_entry
+from trunkline.fleet.catalogue.listed import Listed, list_entry
 from trunkline.fleet.routing.dispatcher import Dispatched, Dispatcher, DispatchOrder
-from trunkline.hub.front import opening
+from trunkline.hub import front
+from trunkline.hub.agent_cards import card_of
+from trunkline.hub.front import hub_card, opening
+from trunkline.hub.workspace import HubFile
 from trunkline.run.feed import Feed
 from trunkline.server.caller import Caller
 from trunkline.store.records import Dedup
+from trunkline.wire.card import Card
 from trunkline.wire.types import Correlation, Message, Part, Role, SendRequest
 from trunkline.wire.writer import Dialect
 
@@ -47,3 +53,19 @@ def test_the_address_of_an_agent_means_that_agent(agent: str, targets: tuple[str
     assert order.dedup is not None and order.dedup.key == key
     assert order.metadata == {"kept": 1}
     assert (order.correlation, order.flat) == (correlation, True)
+
+
+def test_the_card_of_a_hub_reads_a_limited_number_of_skills(monkeypatch: pytest.MonkeyPatch) -> None:
+    skills = [f"s{number}" for number in range(1000)]
+    raw = {"name": "agent", "url": "https://agents.example", "skills": skills}
+    listed = list_entry(read_entry(raw, "api"), None, "", "")
+    read: list[Listed] = []
+
+    def counted(one: Listed) -> Card:
+        read.append(one)
+        return card_of(one)
+
+    monkeypatch.setattr(front, "card_of", counted)
+    card = hub_card(HubFile(), [listed] * 100)
+    assert len(card.skills) == 1000
+    assert len(read) <= 10

@@ -5,15 +5,25 @@ from __future__ import annotations
 import asyncio
 import signal
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx2
+import pytest
 
 from tests.harness import NO_TLS
 from tests.hub.test_hub import HubProcess
 from tests.mcp.test_http_server import connected
 from tests.mcp.test_skill_server import text
+from trunkline.bridge.tools import TOOLS_LIMIT
 from trunkline.cli.hub_check import check
+from trunkline.config import Settings
+from trunkline.fleet.catalogue.catalogue import Catalogue
+from trunkline.fleet.catalogue.entry_reader import read_entry
+from trunkline.hub import mcp_agents
+from trunkline.mcp.host_source import ServedAgent
+from trunkline.server.operations import Operations
+from trunkline.wire.peer_card import PeerCard
 
 OPERATOR = "an-operators-key-for-mcp"
 AGENTS = """
@@ -44,6 +54,30 @@ def test_a_file_of_mcp_servers_that_is_wrong_is_told_by_check(tmp_path: Path) ->
     assert check(str(tmp_path)) == []
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"a": {"comand": "node"}}}')
     assert check(str(tmp_path)) == ["mcp.json: mcpServers.a.comand: unknown field"]
+
+
+def test_agents_beyond_the_limit_of_tools_are_not_read(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    catalogue = Catalogue()
+    skills = [f"s{number}" for number in range(100)]
+    for number in range(50):
+        name = f"agent-{number:02}"
+        raw = {"name": name, "url": "https://agents.example", "skills": skills}
+        catalogue.take("default", name, read_entry(raw, "api"))
+    read: list[str] = []
+
+    def counted(name: str, card: PeerCard, operations: Operations) -> ServedAgent:
+        read.append(name)
+        return ServedAgent(name, card, operations)
+
+    monkeypatch.setattr(mcp_agents, "ServedAgent", counted)
+    unused = cast("Any", SimpleNamespace(tasks=None))
+    source = mcp_agents.tools_of_catalogue(catalogue, unused, unused, Settings())
+    offers = asyncio.run(source.offers(None, None))
+    assert len(offers) == TOOLS_LIMIT
+    assert len(read) <= TOOLS_LIMIT // len(skills) + 2
+    assert "tools.left_out" in caplog.text
 
 
 def test_the_agents_of_a_tenant_are_tools_and_their_tasks_survive_a_kill(tmp_path: Path) -> None:

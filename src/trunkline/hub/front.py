@@ -32,6 +32,8 @@ from trunkline.wire.types import Metadata, SendRequest
 
 _VERSION = "1"
 _SKILLS_LIMIT = 1000
+# How many skills of agents are read for one card: the agents of a tenant may have millions.
+_SKILLS_READ = 10 * _SKILLS_LIMIT
 _CARDS_LIMIT = 256
 _MODES_LIMIT = 64
 _TEXT = ("text/plain",)
@@ -172,10 +174,14 @@ def hub_card(about: HubFile, agents: Iterable[Listed]) -> Card:
     skills: dict[str, Skill] = {}
     reads: set[str] = set()
     writes: set[str] = set()
+    left = _SKILLS_READ
     for listed in agents:
         if listed.state in ("disabled", "invalid"):
             continue
+        if left <= 0:
+            break
         card = card_of(listed)
+        left -= max(len(card.skills), 1)
         reads.update(card.default_input_modes)
         writes.update(card.default_output_modes)
         for one in card.skills:

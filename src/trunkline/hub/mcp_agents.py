@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
@@ -42,12 +42,10 @@ def tools_of_catalogue(
             )
         return kept[name]
 
-    def listed(caller: Principal) -> Sequence[ServedAgent]:
-        return [
-            ServedAgent(one.entry.name, _card(one), operations(one.entry.name))
-            for one in catalogue.listed(caller.tenant)
-            if one.state not in _AWAY
-        ]
+    def listed(caller: Principal) -> Iterator[ServedAgent]:
+        for one in catalogue.listed(caller.tenant):
+            if one.state not in _AWAY:
+                yield ServedAgent(one.entry.name, _card(one), operations(one.entry.name))
 
     return HostSource(listed)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct
 
 from trunkline.auth.principal import ANONYMOUS, Principal
 from trunkline.bridge.tool import SkillFilter, Tool
-from trunkline.bridge.tools import FoundAgent, offered_tools
+from trunkline.bridge.tools import TOOLS_LIMIT, FoundAgent, offered_tools
 from trunkline.mcp.local_agent import LocalAgent
 from trunkline.mcp.task_agent import Offer
 from trunkline.server.operations import Operations
@@ -31,7 +31,7 @@ class ServedAgent(Struct, frozen=True):
 
 
 _Cards = list[tuple[str, PeerCard]]
-Listing = Callable[[Principal], Sequence[ServedAgent]]
+Listing = Callable[[Principal], Iterable[ServedAgent]]
 
 
 class HostSource:
@@ -44,10 +44,24 @@ class HostSource:
     async def offers(self, caller: Principal | None, correlation: Correlation | None) -> Mapping[str, Offer]:
         """Return the tools of the caller's tenant, whose calls are the caller's own tasks."""
         principal = caller or ANONYMOUS
-        served = {one.name: one for one in self._listed(principal)}
+        served = self._served(principal)
         agents = {name: LocalAgent(one.operations, principal, correlation) for name, one in served.items()}
         tools = self._tools(principal.tenant, served)
         return {tool.name: Offer(tool, agents[name]) for tool, name in tools}
+
+    def _served(self, principal: Principal) -> dict[str, ServedAgent]:
+        """Return the first agents, up to as many skills as there may be tools.
+
+        A tenant may list thousands of agents with a thousand skills each, and every request comes by here.
+        """
+        served: dict[str, ServedAgent] = {}
+        left = TOOLS_LIMIT
+        for one in self._listed(principal):
+            if left <= 0:
+                break
+            served[one.name] = one
+            left -= max(len(one.card.skills), 1)
+        return served
 
     def _tools(self, tenant: str, served: Mapping[str, ServedAgent]) -> list[tuple[Tool, str]]:
         cards = [(one.name, one.card) for one in served.values()]

@@ -7,11 +7,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx2
+import pytest
 
 from tests.fleet.office import Office, office
 from tests.fleet.routing.test_dispatcher import Few, agent
 from trunkline.fleet.catalogue.entry import Entry, EntrySkill
 from trunkline.fleet.catalogue.listed import list_entry
+from trunkline.fleet.openai import api
 from trunkline.fleet.openai.api import OpenAiApi, openai_mounts
 from trunkline.fleet.routing.dispatcher import Dispatcher, Policy
 
@@ -56,7 +58,7 @@ def hub(work: Callable[[Caller], Awaitable[None]], *, wait_s: float = 60.0) -> N
             list_entry(Entry(name="desk", owner="file", skills=skills), None, "", ""),
             list_entry(Entry(name="off", owner="file", enabled=False), None, "", ""),
         ]
-        api = OpenAiApi(
+        made = OpenAiApi(
             host.runner,
             Dispatcher(host.runner, fleet, Policy(helm="desk")),
             fleet,
@@ -65,7 +67,7 @@ def hub(work: Callable[[Caller], Awaitable[None]], *, wait_s: float = 60.0) -> N
             keep_alive_s=15,
             wait_s=wait_s,
         )
-        for mount in openai_mounts(api):
+        for mount in openai_mounts(made):
             host.mounts.add(mount)
         await work(Caller(at))
 
@@ -84,6 +86,18 @@ def test_the_models_are_the_agents_their_skills_and_the_helm() -> None:
         assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "model_not_found")
         head = await to.at.ask("alice", "HEAD", "/v1/models")
         assert (head.status_code, head.content) == (200, b"")
+
+    hub(work)
+
+
+def test_a_list_of_models_has_every_agent_and_a_limited_number_of_skills(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(api, "_MODELS_LIMIT", 3)
+
+    async def work(to: Caller) -> None:
+        found = await to.at.get("alice", "/v1/models")
+        assert [one["id"] for one in found["data"]] == ["home", "desk", "desk/work"]
 
     hub(work)
 

@@ -31,6 +31,8 @@ from trunkline.run.runner import Runner
 WAIT_S = 540.0
 _BODY_LIMIT = 4 << 20
 _MODELS, _MODEL = "GET /", "GET /{id...}"
+# Limit of the models in one list.
+_MODELS_LIMIT = 10_000
 _NOT_AGAIN = (b"x-should-retry", b"false")
 
 
@@ -84,8 +86,12 @@ class OpenAiApi:
         principal = scope["trunkline.principal"]
         tenant = tenant_of(principal, read_query(scope["query_string"]).get("tenant", ""))
         if scope["trunkline.route"] in (_MODELS, _MODEL):
-            models = _models_of(self._listed(tenant), self._hub, self._helm)
             name = scope["path"].removeprefix(scope["root_path"]).strip("/")
+            agents = self._listed(tenant)
+            if name:
+                meant = (name.partition("/")[0], self._helm)
+                agents = [one for one in agents if one.entry.name in meant]
+            models = _models_of(agents, self._hub, self._helm)
             found = {one.id: one for one in models}.get(name) if name else ModelList(models)
             answer = (200, found) if found is not None else (404, _unknown(name))
             await _answer(send, *answer, is_head=scope["method"] == "HEAD")
@@ -190,7 +196,10 @@ def _unknown(model: str) -> ErrorBody:
 
 
 def _models_of(listed: Sequence[Listed], hub: str, helm: str) -> list[ModelItem]:
-    """The models of the agents that can be asked; the hub's own name stands for its helm."""
+    """Return the models of the agents that can be asked; the hub's own name stands for its helm.
+
+    Every agent is among them, and of their skills as many as a list has room for.
+    """
     able = {one.entry.name: one for one in listed if one.state not in ("disabled", "invalid")}
     found: list[ModelItem] = []
     if helm in able and hub not in able:
@@ -198,5 +207,6 @@ def _models_of(listed: Sequence[Listed], hub: str, helm: str) -> list[ModelItem]
     for name, one in able.items():
         created = one.card_at // 1000
         found.append(ModelItem(name, created, hub))
-        found += [ModelItem(f"{name}/{skill.id}", created, hub) for skill in one.skills]
+        skills = one.skills[: max(_MODELS_LIMIT - len(found), 0)]
+        found += [ModelItem(f"{name}/{skill.id}", created, hub) for skill in skills]
     return found
