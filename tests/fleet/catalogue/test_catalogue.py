@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
 from tests.stepped_clock import DAY_MS, SteppedClock
+from trunkline.fleet.catalogue import catalogue as catalogue_module
 from trunkline.fleet.catalogue.breaker import FAILURES, PAUSE_MS
 from trunkline.fleet.catalogue.catalogue import OF_FILES, Catalogue
 from trunkline.fleet.catalogue.entry import Entry, EntrySkill, faulty_entry
 from trunkline.fleet.catalogue.entry_reader import read_entry
-from trunkline.fleet.catalogue.listed import CardFacts
+from trunkline.fleet.catalogue.listed import CardFacts, Listed
 
 
 def written(name: str, **members: object) -> Entry:
@@ -104,6 +107,38 @@ def test_tenants_do_not_see_the_faults_of_the_operators_files() -> None:
     made.fail(("north", "c"), "nobody is there")
     found = made.find("north", "c")
     assert found is not None and found.reason == "nobody is there"
+
+
+def test_a_change_of_one_agent_leaves_the_others_of_its_tenant_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, _ = catalogue(written("of-files", tenants="all"))
+    for number in range(50):
+        made.take("north", f"a{number:02}", written(f"a{number:02}", skills=["shared"]))
+    assert len(made.with_skill("north", "shared")) == 50
+    listed: list[str] = []
+    list_entry = catalogue_module.list_entry
+
+    def counted(entry: Entry, *rest: Any) -> Listed:
+        listed.append(entry.name)
+        return list_entry(entry, *rest)
+
+    monkeypatch.setattr(catalogue_module, "list_entry", counted)
+    made.take("north", "a20b", written("a20b", skills=["shared", "own"]))
+    made.take("north", "a03", None)
+    made.take("north", "a04", written("a04", skills=["own"]))
+    made.learn(("north", "a04"), CardFacts(at=1, skills=(skill("carded"),)))
+    own = [one.entry.name for one in made.with_skill("north", "own")]
+    carded = [one.entry.name for one in made.with_skill("north", "carded")]
+    shared = [one.entry.name for one in made.with_skill("north", "shared")]
+    names = [one.entry.name for one in made.listed("north")]
+    assert listed == ["a20b", "a04", "a04"]
+    assert (own, carded) == (["a04", "a20b"], ["a04"])
+    assert names == sorted({*shared, "a04", "of-files"})
+    assert len(shared) == 49 and "a03" not in shared
+    made.forget_view("north")
+    assert [one.entry.name for one in made.listed("north")] == names
+    assert [one.entry.name for one in made.with_skill("north", "shared")] == shared
 
 
 def test_an_override_lasts_until_the_text_changes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
@@ -222,13 +223,40 @@ class Catalogue:
             self._views.clear()
             self._by_skill.clear()
         else:
-            self.forget_view(key[0])
+            self._renew_view(*key)
         self._tell(key, before, entry)
 
     def forget_view(self, tenant: str) -> None:
         """Make the list of a tenant anew when it is asked for."""
         self._views.pop(tenant, None)
         self._by_skill.pop(tenant, None)
+
+    def _renew_view(self, tenant: str, name: str) -> None:
+        """List one agent of a tenant as it is now. The others stay: they may have a million skills."""
+        view = self._views.get(tenant)
+        if view is None:
+            return
+        key = self.key_of(tenant, name)
+        before, after = view.pop(name, None), None
+        if key is not None and self.allows(tenant, self._entries[key].kind):
+            after = view[name] = self._made(tenant, key, self._entries[key])
+            self._views[tenant] = {known: view[known] for known in sorted(view)}
+        self._index(tenant, name, before, after)
+
+    def _index(self, tenant: str, name: str, before: Listed | None, after: Listed | None) -> None:
+        """Enter an agent under the skills that it has now, and under no others."""
+        index = self._by_skill.get(tenant)
+        if index is None:
+            return
+        had = set[str]() if before is None else {one.id for one in before.skills}
+        has = set[str]() if after is None else {one.id for one in after.skills}
+        for skill in had - has:
+            names = index[skill]
+            del names[bisect_left(names, name)]
+            if not names:
+                del index[skill]
+        for skill in has - had:
+            insort(index.setdefault(skill, []), name)
 
     def _renew(self, key: Key) -> None:
         entry = self._entries[key]
@@ -239,8 +267,7 @@ class Catalogue:
             if before is None or self.key_of(tenant, entry.name) != key:
                 continue
             after = view[entry.name] = self._made(tenant, key, entry)
-            if before.skills != after.skills:
-                self._by_skill.pop(tenant, None)
+            self._index(tenant, entry.name, before, after)
             changes.append(_told(before) != _told(after))
         # Of what nobody has looked at it is not known whether it is another.
         if any(changes) or not changes:
