@@ -161,6 +161,34 @@ def test_whoever_starts_or_owns_a_schedule_cannot_answer_what_its_tasks_ask(tmp_
     run(scene())
 
 
+def test_whoever_starts_a_scheduled_run_cannot_answer_where_the_agent_restricts(tmp_path: Path) -> None:
+    agents = entry("boss", "import: 'approving_agents:boss'") + entry(
+        "plain", "import: 'approving_agents:plain'", restricted=True
+    )
+    schedule = {"id": "daily", "name": "Daily", "schedule": "0 9 * * *", "skill": "command", "targets": ["boss"]}  # fmt: skip
+
+    async def scene() -> None:
+        async with opened(workspace(tmp_path, ASK), f"agents:\n{agents}", key=KEY) as boss:
+            every = ("tasks:read", "tasks:write", "answer", "admin")
+            ann, bob, eve = [await key_of(boss, name, *every) for name in ("ann", "bob", "eve")]
+            await ann.ready("boss")
+            await ann.ready("plain")
+            assert (await ann("POST /api/ceremonies/create", schedule))[0] == 200
+            _, begun = await bob("POST /api/ceremonies/daily/run", {})
+            task = begun["taskId"]
+            shown = await ann.until(
+                f"GET /api/tasks/{task}", lambda one: one.get("state") == "input-required"
+            )
+            (child,) = [one if isinstance(one, str) else one["taskId"] for one in shown["children"]]
+            yes = {"decision": "respond", "text": "yes"}
+            for asking in (task, child):
+                for caller in (ann, bob):
+                    assert (await caller(f"POST /api/inbox/{asking}", yes))[0] == 403
+            assert (await eve(f"POST /api/inbox/{task}", yes))[0] == 200
+
+    run(scene())
+
+
 def test_the_mode_of_an_agent_that_is_a_workflow_stays_as_it_was_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

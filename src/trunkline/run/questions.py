@@ -29,20 +29,23 @@ def bounded(status: Status, answer_s: float) -> Status:
 
 
 def restriction_of(agent: HostedAgent | None, tenant: str, state: State) -> Metadata:
-    """Return who may answer the questions of a task, as its dispatch or its agent restricts it."""
+    """Return who requested a task, and whether others must answer its questions, as children inherit it.
+
+    Its dispatch says the one, and its dispatch or its agent the other.
+    """
     told = (state.metadata or {}).get(DISPATCH_KEY)
     dispatched = cast("Metadata", told) if isinstance(told, dict) else {}
     found = {name: dispatched[name] for name in (ANSWERED_BY, REQUESTED_BY) if name in dispatched}
     if agent is not None and agent.asks_others is not None and agent.asks_others(tenant):
         found[ANSWERED_BY] = OTHERS
-    return found if found.get(ANSWERED_BY) == OTHERS else {}
+    return found
 
 
 def restricted(status: Status, agent: HostedAgent, tenant: str, state: State) -> Status:
     """Return a status whose question only those answer who may."""
     if status.state is not TaskState.INPUT_REQUIRED or status.message is None:
         return status
-    if not restriction_of(agent, tenant, state):
+    if restriction_of(agent, tenant, state).get(ANSWERED_BY) != OTHERS:
         return status
     return replace(status, message=asked_of_others(status.message))
 

@@ -442,6 +442,9 @@ class Scheduler:
 
 def _fire(one: Ceremony, run: CeremonyRun, target: str, task_id: str) -> Fire:
     form = one.form
+    restriction: Metadata = {"requestedBy": run.by} if run.by else {}
+    if form.answered_by:
+        restriction["answeredBy"] = form.answered_by
     parts = [Part(text=form.message or form.name)]
     if form.data is not UNSET:
         parts.append(Part(data=form.data))
@@ -455,7 +458,7 @@ def _fire(one: Ceremony, run: CeremonyRun, target: str, task_id: str) -> Fire:
         run_id=run.id,
         ceremony=one.id,
         by_hand=bool(run.by),
-        restriction={"answeredBy": form.answered_by, "requestedBy": run.by} if form.answered_by else {},
+        restriction=restriction,
     )
 
 
