@@ -6,11 +6,12 @@ from typing import cast
 
 import pytest
 
-from tests.run.desk import desk, run
+from tests.run.desk import desk, run, until
 from trunkline.client.assembler import Update
 from trunkline.client.result import Result
 from trunkline.log.events import Status
-from trunkline.peer.relay import Relay, deadline_of
+from trunkline.net.places import TenantPlaces
+from trunkline.peer.relay import IDLE_UPDATES, Relay, deadline_of
 from trunkline.run import buffer
 from trunkline.run.executor import Verdict, Work
 from trunkline.run.owner import Owner
@@ -50,7 +51,7 @@ def most_unwritten(updates: list[Update]) -> int:
 
     async def act(work: Work) -> Verdict:
         nonlocal most
-        relay, inner = Relay(work), cast("Owner", work)
+        relay, inner = Relay(work, TenantPlaces(1)), cast("Owner", work)
         for update in updates:
             await relay.take(update)
             most = max(most, inner._buffer.unflushed)
@@ -79,6 +80,34 @@ def test_snapshots_between_pieces_wait_for_the_store() -> None:
     assert most_unwritten(updates) <= buffer.UNFLUSHED_LIMIT
 
 
+def test_updates_that_record_nothing_take_turns_by_tenant() -> None:
+    said = Message("m", role=Role.AGENT, parts=(Part(text="busy"),))
+    status = StatusUpdate("r", "c", TaskStatus(TaskState.WORKING, said))
+    again = Update("status", "", TaskState.WORKING, Notice(status))
+    places = TenantPlaces(2, 1)
+    taken = 0
+
+    async def act(work: Work) -> Verdict:
+        nonlocal taken
+        relay = Relay(work, places)
+        while taken < 3 * IDLE_UPDATES:
+            taken += 1
+            await relay.take(again)
+        return await relay.verdict(Result(message=Message("m")))
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            async with places.held("t"):
+                feed = await runner.open()
+                await until(lambda: places.waiting("t") > 0)
+                # One update was recorded before those that say the same.
+                assert taken == IDLE_UPDATES + 1
+            assert await runner.ended(feed) is TaskState.COMPLETED
+        assert taken == 3 * IDLE_UPDATES
+
+    run(main())
+
+
 def test_an_agent_speaks_as_an_agent_and_under_no_key_of_ours() -> None:
     """Neither in the name of its caller, nor in ours: of a chat that is over, a run, a route, or a question."""
     keys = ("dispatch", "flow", "call", "question", "chain", "asked", "done", "reason", "away")
@@ -87,7 +116,7 @@ def test_an_agent_speaks_as_an_agent_and_under_no_key_of_ours() -> None:
     told = list[Status]()
 
     async def act(work: Work) -> Verdict:
-        relay = Relay(work)
+        relay = Relay(work, TenantPlaces(1))
         update = StatusUpdate("r", "c", TaskStatus(TaskState.WORKING, said), forged)
         await relay.take(Update("status", "", TaskState.WORKING, Notice(update)))
         await work.drain()

@@ -26,6 +26,10 @@ class TenantPlaces:
         """Whether a tenant would have to wait for nobody."""
         return self._free > 0 and (not tenant or self._held[tenant] < self._each)
 
+    def waiting(self, tenant: str = "") -> int:
+        """Return how many of a tenant wait for their turn."""
+        return len(self._waiting.get(tenant, ()))
+
     @asynccontextmanager
     async def held(self, tenant: str = "") -> AsyncGenerator[None]:
         """Hold a place of a tenant, when its turn has come."""

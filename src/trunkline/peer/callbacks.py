@@ -18,6 +18,7 @@ from trunkline.config import Settings
 from trunkline.errors import Misuse, Unauthenticated
 from trunkline.log.delegation import Notify
 from trunkline.net.egress import target
+from trunkline.net.places import TenantPlaces
 from trunkline.peer.hearing import Hearings
 from trunkline.peer.remote import Peer
 from trunkline.wire.answers import read_notice
@@ -28,6 +29,8 @@ PATH = "/api/a2a/callback/"
 TOLD_BYTES = 64 << 10
 # How long an agent that refused to call back here is not asked to again, and of how many that is remembered.
 REFUSED_MS = 600_000
+# How many tenants may have an agent that pauses, at most.
+_TENANTS = 10_000
 _REFUSALS = 1024
 _URL_SAFE = str.maketrans("+/", "-_")
 _PLAIN = str.maketrans("-_", "+/")
@@ -99,6 +102,8 @@ class Following(Struct, frozen=True, kw_only=True):
     poll_s: float = 30.0
     silence_s: float = 3600.0
     hearings: Hearings = field(default_factory=Hearings)
+    # Where agents pause that stream what records nothing, those of each tenant one after the other.
+    pauses: TenantPlaces = field(default_factory=lambda: TenantPlaces(_TENANTS, 1))
 
 
 def refusal() -> Unauthenticated:

@@ -17,6 +17,7 @@ from trunkline.clock import now_ms
 from trunkline.errors import TurnOver
 from trunkline.log.events import Chunk, Delta, Status
 from trunkline.log.fold import State
+from trunkline.net.places import TenantPlaces
 from trunkline.run.executor import Verdict, Work
 from trunkline.wire.question import answered_question, question_metadata, read_question
 from trunkline.wire.types import (
@@ -45,6 +46,10 @@ _OURS = "trunkline."
 _CHARACTERS = 24
 _SECONDS = 0.1
 _PIECES = 1000
+# An update that records nothing waits for no store, and a task may have any number of them. After so many in
+# a row, a pause follows; the pauses of one tenant come one after the other.
+IDLE_UPDATES = 64
+_IDLE_PAUSE_S = 0.1
 # The last moment of the year 9999, in milliseconds since the epoch.
 _LATEST_MS = 253_402_300_799_999
 
@@ -52,10 +57,14 @@ _LATEST_MS = 253_402_300_799_999
 class Relay:
     """Says in a task of ours what a remote task says."""
 
-    __slots__ = ("_held", "_holding", "_known", "_said", "_timer", "_whole", "_work")
+    __slots__ = ("_held", "_holding", "_idle", "_known", "_pauses", "_said", "_timer", "_whole", "_work")
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Work, pauses: TenantPlaces) -> None:
+        """Take a task, and the places in which the agents of a tenant pause."""
         self._work = work
+        self._pauses = pauses
+        # How many updates in a row recorded nothing.
+        self._idle = 0
         # How long the texts are that our log holds, by artifact; of a new task it holds none.
         self._known: dict[str, int] = {}
         if work.state.seq != work.state.opened:
@@ -70,6 +79,14 @@ class Relay:
 
     async def take(self, update: Update) -> None:
         """Record what an update brings, unless it is the last word: that is the verdict's."""
+        self._idle += 1
+        await self._record(update)
+        if self._idle >= IDLE_UPDATES:
+            self._idle = 0
+            async with self._pauses.held(self._work.tenant):
+                await asyncio.sleep(_IDLE_PAUSE_S)
+
+    async def _record(self, update: Update) -> None:
         answer = update.notice.answer
         # By type: none has a subclass, and that a struct is not of a class is found out slowly.
         if type(answer) is ArtifactUpdate:
@@ -168,6 +185,7 @@ class Relay:
     def _text(self, text: str, *, last: bool) -> Delta | None:
         """What is to be recorded now that more of a text has come; None while it is held."""
         self._held += text
+        self._idle = 0 if text else self._idle
         size = len(self._held)
         if last or (size >= _CHARACTERS and size * _PIECES >= self._known[self._holding]):
             return self._grow(last=last)
@@ -183,6 +201,7 @@ class Relay:
     async def _emit(self, chunk: Chunk) -> None:
         if self._held:
             await self.flush()
+        self._idle = 0
         name = chunk.artifact.artifact_id
         length = len(artifact_text(chunk.artifact))
         self._known[name] = length + (self._known.get(name, 0) if chunk.append else 0)
@@ -216,6 +235,7 @@ class Relay:
         if message is None or (self._said is not None and self._said.parts == message.parts):
             return
         await self.flush()
+        self._idle = 0
         self._said = message
         await self._work.emit(Status(WORKING, self.own(message), _told_by_agent(metadata)))
 

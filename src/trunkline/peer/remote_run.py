@@ -107,7 +107,7 @@ class RemoteRun:
         self._name = target.target if self._is_listed else shown(target.target)
         self._peer = peer
         self._client = client
-        self._relay = Relay(work)
+        self._relay = Relay(work, self._following.pauses)
         self._remote = RemoteTask(context=target.context)
         # Whether the message that was sent last has become a task, or part of one.
         self._is_taken = False
