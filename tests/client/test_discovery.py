@@ -30,6 +30,7 @@ HOST = "https://agent.example"
 NEW, OLD = f"{HOST}/.well-known/agent-card.json", f"{HOST}/.well-known/agent.json"
 CARD = b'{"name":"scribe","url":"https://agent.example/a2a","protocolVersion":"0.3.0"}'
 FOUND = Page(200, CARD)
+WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json", "/agent-card.json")
 
 
 def run(work: Any) -> Any:
@@ -132,6 +133,30 @@ def test_redirects_within_the_origin_are_followed_with_credentials() -> None:
         assert web.urls == [NEW, f"{HOST}/card", f"{HOST}/c"]
         assert all("authorization" in one.headers for one in web.asked)
         assert discovery.explanation[0] == f"{NEW}: HTTP 301, on to {HOST}/card"
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    ("path", "accepted"), [("/agents/buyer", False), ("/a2a", True), ("/a2a/rpc", False)]
+)
+def test_card_that_a_wrong_path_redirects_to_is_refused(path: str, accepted: bool) -> None:
+    """A host may redirect every unknown path to the card at its origin."""
+
+    async def work() -> None:
+        there = {
+            f"{HOST}{path}{one}": Page(302, b"", {"location": "/.well-known/agent-card.json"})
+            for one in WELL_KNOWN
+        }
+        discovery = Discovery(HOST + path, Web({**there, NEW: FOUND}))
+        if accepted:
+            assert (await discovery.card()).name == "scribe"
+            assert (await discovery.card(refresh=True)).name == "scribe"
+        else:
+            with pytest.raises(
+                RouteNotFound, match=f"no agent has the path '{path}': {NEW} is the card of 'scribe'"
+            ):
+                await discovery.card()
 
     run(work)
 

@@ -54,6 +54,27 @@ def test_a_redirect_to_nothing() -> None:
     assert examined(answer({}, "302 Found", "location: http://[bad/\r\n")).nothing
 
 
+def test_card_that_a_wrong_path_redirects_to_is_refused() -> None:
+    interface = {"url": "/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    card = answer({"name": "other", "supportedInterfaces": [interface]})
+    redirect = answer({}, "302 Found", "location: /.well-known/agent-card.json\r\n")
+    served: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(card if served[-1].startswith(b"GET /.well-known/agent-card.json ") else redirect)
+        await writer.drain()
+        writer.close()
+
+    async def main() -> DoctorReport:
+        async with listening(serve) as port, asyncio.timeout(60):
+            return await examine(f"http://127.0.0.1:{port}/agents/buyer", DoctorOptions(timeout_s=2))
+
+    report = asyncio.run(main())
+    assert "no agent has the path '/agents/buyer'" in report.nothing
+    assert not any(one.startswith(b"POST") for one in served)
+
+
 def test_a_stream_without_end_is_cut_by_its_size() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

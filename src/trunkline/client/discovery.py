@@ -140,7 +140,7 @@ class Discovery:
         if card is None:
             raise Unreadable(self.explanation[-1])
         if not self._accept(self.found_at, answer, card):
-            raise await self._refusal(self.found_at, card)
+            raise await self._refusal(answer.url, card)
         return card
 
     async def _look(self) -> PeerCard:
@@ -156,7 +156,7 @@ class Discovery:
             if card is not None and self._accept(place, answer, card):
                 return card
             if card is not None:
-                other = other or (place, card)
+                other = other or (answer.url, card)
         if other is not None:
             raise await self._refusal(*other)
         raise RouteNotFound(
@@ -180,8 +180,9 @@ class Discovery:
     def _accept(self, place: str, answer: HttpAnswer, card: PeerCard) -> bool:
         """Keep a card if it describes the agent that was searched for, and return whether it does."""
         name = card.name[:_SAID]
-        if self._url and not describes(card, place, self._url):
-            self._tell(place, f"the card of {name!r}, which is another agent")
+        # The answer's URL, not the place: a host may redirect each unknown path to the card at its origin.
+        if self._url and not describes(card, answer.url, self._url):
+            self._tell(answer.url, f"the card of {name!r}, which is another agent")
             return False
         self._card = card
         self.found_at = place

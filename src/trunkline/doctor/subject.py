@@ -125,8 +125,8 @@ class Subject:
                 return False
             if not any(map(is_card, found)):
                 continue
-            place = self.origin + base + next(path for path in paths if is_card(self.cards[path]))
-            if await self._describes(place):
+            # Redirects may have led to the card of another agent.
+            if await self._describes(self.card_exchange.request.url):
                 self.card, self.base = members(self.card_exchange.json), self.origin + base
                 return True
         if self.wrong_card:
