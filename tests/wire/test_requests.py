@@ -114,6 +114,7 @@ HOOK = {"id": "c", "url": CONFIG.url, "token": "t"}
                 },
                 "metadata": {"k": 1},
                 "contextId": "c",
+                "taskId": "t",
             },
         ),
         (

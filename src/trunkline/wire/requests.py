@@ -45,6 +45,7 @@ class _Send(WireStruct, frozen=True):
     configuration: _Configuration | None = None
     metadata: Metadata | None = None
     context_id: str = ""
+    task_id: str = ""
 
 
 _NONE = _Configuration()
@@ -66,8 +67,8 @@ def send_params(request: SendRequest, dialect: Dialect) -> bytes:
             request.tenant if dialect is Dialect.V1 else "",
             None if wanted == _NONE else wanted,
             metadata,
-            # Some agents of 0.3 read it here only; the readers of ProtoJSON refuse what they do not know.
-            message.context_id if dialect is Dialect.V03 else "",
+            # Some agents of 0.3 read the IDs only here. Readers of ProtoJSON refuse unknown members.
+            *((message.context_id, message.task_id) if dialect is Dialect.V03 else ()),
         )
     )
 
