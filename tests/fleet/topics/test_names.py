@@ -207,5 +207,10 @@ def test_the_end_shows_what_the_task_gave() -> None:
         True,
     )
     assert outcome["textPreview"] == "the answer"
+    # As everywhere, the reply of a completed task is the text of its artifacts if it has any.
+    (_, response), (_, outcome) = told(ev.Status(TaskState.COMPLETED, said("done")), "the answer")
+    assert (response["textPreview"], outcome["textPreview"]) == ("the answer", "the answer")
+    (_, response), _ = told(ev.Status(TaskState.COMPLETED, said("done")))
+    assert response["textPreview"] == "done"
     (_, failed), _ = told(ev.Status(TaskState.FAILED, said("it broke")), "half of it")
     assert (failed["textPreview"], failed["success"]) == ("it broke", False)

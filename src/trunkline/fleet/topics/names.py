@@ -173,7 +173,8 @@ def _status(task: NamedTask, at: int, event: ev.Status, answer: str) -> Topics:
     if said is not None:
         yield from _reports(task, (said,))
     if event.state in TERMINAL:
-        yield from _ended(task, at, event.state, text or answer)
+        is_completed = event.state is TaskState.COMPLETED
+        yield from _ended(task, at, event.state, answer or text if is_completed else text or answer)
     elif event.state in INTERRUPTED:
         known: Payload = {"state": plain_state(event.state)}
         known |= {"question": said.message_id[:NAME_SIZE]} if said is not None else {}
