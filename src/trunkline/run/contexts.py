@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 
 import msgspec
 from msgspec import UNSET
@@ -92,7 +93,7 @@ def messages_of(state: State) -> list[Message]:
     said = list(state.history)
     if state.status_message is not None and state.status_message.message_id != reply_id(state.task_id):
         said.append(state.status_message)
-    parts = tuple(part for artifact in state.task().artifacts for part in artifact.parts)
+    parts = tuple(part for artifact in state.task().artifacts for part in _joined(artifact.parts))
     if parts:
         said.append(
             Message(
@@ -104,3 +105,12 @@ def messages_of(state: State) -> list[Message]:
             )
         )
     return said
+
+
+def _joined(parts: Iterable[Part]) -> Iterator[Part]:
+    """Yield the parts of an artifact with adjacent texts joined, because pieces of a stream are no lines."""
+    for is_text, group in groupby(parts, lambda part: part == Part(text=part.text)):
+        if is_text:
+            yield Part(text="".join([part.text or "" for part in group]))
+        else:
+            yield from group
