@@ -265,3 +265,16 @@ def test_unreadable_list_of_agents_is_the_only_finding(workspace: Path) -> None:
     (workspace / "agents.yaml").write_text("agents: [\n")
     found = check(str(workspace))
     assert len(found) == 1 and found[0].startswith("agents.yaml, line 2: ")
+
+
+def test_nested_workflow_that_no_file_has_is_a_warning(workspace: Path, trunkline: Run) -> None:
+    nested = {"id": "nested", "type": "subworkflow", "config": {"workflow_ref": "flwo", "input_mapping": {}}}
+    path = workspace / "workflows/outer.json"
+    path.write_text(json.dumps(workflow(nested), indent=1))
+    place = next(n for n, one in enumerate(path.read_text().splitlines(), 1) if '"flwo"' in one)
+    (found,) = check(str(workspace))
+    assert found.startswith(f"{UNCERTAIN}workflows/outer.json, line {place}: ")
+    assert "workflow 'flwo' not found in the files of this hub" in found and "did you mean 'flow'?" in found
+    code, out, error = trunkline("flow", "validate", str(path), "--hub", str(workspace))
+    assert code == 0, (out, error)
+    assert f"line {place}: /nodes/1/config/workflow_ref: workflow 'flwo' not found" in out + error

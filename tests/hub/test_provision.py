@@ -106,3 +106,24 @@ def test_agent_of_a_hub_takes_delegations_of_any_protocol() -> None:
     assert errors == ["/nodes/1/config/agent_id: agent 'gone' not found in the files of this hub"]
     tasks = read_operator({"WORKFLOW_ENGINE_A2A_CONFIG": '{"baseUrl": "http://x"}'})
     assert found(delegate("gone", "a2a"), Provision(tasks, agents=frozenset())) == ([], [])
+
+
+def test_nested_workflow_that_no_file_has_is_reported() -> None:
+    def nested(ref: str, **more: Any) -> tuple[list[str], list[str]]:
+        one = node("subworkflow", "work", workflow_ref=ref, input_mapping={}, **more)
+        unprovided = find_unprovided(line(one), hub)
+        assert unprovided.warnings == []
+        return [str(each) for each in unprovided.errors], [str(each) for each in unprovided.doubts]
+
+    hub = Provision(read_operator({}), workflows={"check": "ab12", "broken": ""})
+    for ref in ("check", "broken", "https://flows.example/check.json"):
+        assert nested(ref) == ([], [])
+    # A workflow may be registered later, so this is no error.
+    errors, (doubt,) = nested("chekc")
+    assert errors == []
+    assert "/nodes/1/config/workflow_ref: workflow 'chekc' not found in the files of this hub" in doubt
+    assert "did you mean 'check'?" in doubt
+    (error,), doubts = nested("check", version_pin="cd34")
+    assert doubts == []
+    assert error == "/nodes/1/config/version_pin: workflow 'check' has the hash ab12"
+    assert nested("check", version_pin="ab12") == ([], [])

@@ -122,7 +122,7 @@ def validate(
         wrong = find_unknown_nodes(definition.document) + asyncio.run(find_uncompilable(definition))
         unprovided = find_unprovided(definition.document, _provision(hub))
         wrong += unprovided.errors
-        doubts = [*warnings(definition.document), *unprovided.warnings]
+        doubts = [*warnings(definition.document), *unprovided.warnings, *unprovided.doubts]
     except FlowInvalid as error:
         wrong = list(cast("list[Diagnostic]", error.diagnostics))
     failed = bool(wrong or (strict and doubts))

@@ -336,6 +336,7 @@ def _check_workflows(fleet: Fleet) -> Iterator[str]:
         if provision is not None:
             unprovided = find_unprovided(definition.document, provision)
             faults += [*unprovided.errors, *unprovided.warnings]
+            doubts += unprovided.doubts
         position = _position(fleet.workspace / path, path)
         for one in [*faults, *doubts]:
             line = path if position is None else f"{path}, line {line_at(position, one.instance_path)}"

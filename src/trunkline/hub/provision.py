@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
 from trunkline.config import load
+from trunkline.errors import Misuse
 from trunkline.flow.definition.diagnostics import Diagnostic, broken
 from trunkline.flow.definition.document import Definition
 from trunkline.flow.definition.programs import program_rules
+from trunkline.flow.engine.parts import is_address
 from trunkline.flow.jq.filters import Filters
 from trunkline.flow.jq.pool import FilterLimits, WorkerPool
 from trunkline.flow.jq.schemas import SchemaChecker
 from trunkline.flow.operator import OperatorConfig, setting_of
 from trunkline.hub.flows import operator_config
 from trunkline.hub.module_source import find_module
+from trunkline.hub.workflow_files import WorkflowFiles
 from trunkline.hub.workspace import read_hub
 from trunkline.mcp.manifest import FILE as MCP_FILE
 
@@ -25,12 +29,14 @@ from trunkline.mcp.manifest import FILE as MCP_FILE
 class Provision(Struct, frozen=True):
     """What can execute the nodes of workflows: the operator's configuration, and the agents of a hub.
 
-    `agents` is None outside the folder of a hub. `folders` are searched for modules first.
+    `workflows` are the hashes of the files of a hub by name, empty for a file that is invalid. Outside the
+    folder of a hub, they and `agents` are None. `folders` are searched for modules first.
     """
 
     config: OperatorConfig
     folders: tuple[str, ...] = ()
     agents: frozenset[str] | None = None
+    workflows: Mapping[str, str] | None = None
 
 
 def workspace_provision(workspace: Path, agents: Iterable[str]) -> Provision:
@@ -41,7 +47,17 @@ def workspace_provision(workspace: Path, agents: Iterable[str]) -> Provision:
     """
     settings = load({"mcp_manifest": str(workspace / MCP_FILE), **read_hub(workspace).settings})
     config = operator_config(settings.mcp_manifest, settings.flow_steps, settings.flow_delegates)
-    return Provision(config, (str(workspace.resolve()),), frozenset(agents))
+    files = WorkflowFiles(workspace)
+    workflows = {Path(path).stem: _hash_of(files, path) for path in files.paths()}
+    return Provision(config, (str(workspace.resolve()),), frozenset(agents), workflows)
+
+
+def _hash_of(files: WorkflowFiles, path: str) -> str:
+    try:
+        return files.load(path).definition.hash
+    except Misuse:
+        # Reported where the file is checked itself.
+        return ""
 
 
 class Unprovided(Struct, frozen=True):
@@ -50,16 +66,22 @@ class Unprovided(Struct, frozen=True):
     Attributes:
         errors: the names that a configuration, which is there, does not have.
         warnings: the nodes of a kind for which nothing is configured; another server may execute them.
+        doubts: the names of workflows that no file has; they may be registered before a run needs them.
     """
 
     errors: list[Diagnostic]
     warnings: list[Diagnostic]
+    doubts: list[Diagnostic]
 
 
 def find_unprovided(document: dict[str, Any], provision: Provision) -> Unprovided:
     """Return the nodes that nothing here can execute, each with the member of the definition that says so."""
-    found = Unprovided([], [])
+    found = Unprovided([], [], [])
     for place, node in enumerate(document["nodes"]):
+        if node["type"] == "subworkflow":
+            for member, text, is_certain in _subworkflow(node["config"], provision.workflows):
+                one = broken(("nodes", place, "config", member), "provider", "known", text)
+                (found.errors if is_certain else found.doubts).append(one)
         check = _CHECKS.get(node["type"])
         if check is None:
             continue
@@ -136,6 +158,20 @@ def _delegate(config: dict[str, Any], provision: Provision) -> Iterator[_Finding
     else:
         text = f"nothing is configured for delegations by {protocol!r}; set {setting_of(protocol)}"
         yield "protocol", text, False
+
+
+def _subworkflow(config: dict[str, Any], workflows: Mapping[str, str] | None) -> Iterator[_Finding]:
+    """Yield what is wrong with a reference; the last member says whether that is certain."""
+    ref, pinned = str(config["workflow_ref"]), config.get("version_pin")
+    if workflows is None or is_address(ref):
+        return
+    known = workflows.get(ref)
+    if known is None:
+        near = get_close_matches(ref, [*workflows], 1)
+        text = f"workflow {ref!r} not found in the files of this hub; register it before a run needs it"
+        yield "workflow_ref", text + (f", or did you mean {near[0]!r}?" if near else ""), False
+    elif pinned and known and pinned != known:
+        yield "version_pin", f"workflow {ref!r} has the hash {known}", True
 
 
 _CHECKS: dict[str, _Check] = {
