@@ -425,6 +425,7 @@ async def test_an_activity_that_is_named_by_its_id_is_matched_by_it() -> None:
         assert third.state == {"answers": [1, 1]}
 
 
+@pytest.mark.slow
 async def test_a_page_of_rows_ends_by_bytes_and_goes_on_at_the_next_row() -> None:
     async with LocalFlows() as flows:
         handle = await flows.start(flow_document(*[_assign(f"n{n}") for n in range(8)]), {"s": "x" * 400_000})
@@ -463,6 +464,7 @@ async def test_lists_of_one_tenant_are_read_one_after_the_other(monkeypatch: pyt
         assert at_work == ["acme", "other", "acme"]
 
 
+@pytest.mark.slow
 async def test_large_inputs_and_rows_are_walked_through_off_the_event_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -490,6 +492,7 @@ async def test_large_inputs_and_rows_are_walked_through_off_the_event_loop(
             where.clear()
 
 
+@pytest.mark.slow
 async def test_the_rows_of_a_long_log_are_read_no_further_than_a_page_needs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -576,6 +576,7 @@ CIRCLES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("maps", [True, False])
 async def test_values_of_one_node_that_repeat_the_state_fail_the_run(maps: bool) -> None:
     programs = {f"k{n}": {"jq": ".s"} for n in range(40)}
@@ -589,6 +590,7 @@ async def test_values_of_one_node_that_repeat_the_state_fail_the_run(maps: bool)
     assert "return at most 16 MiB together" in ended.error
 
 
+@pytest.mark.slow
 async def test_large_values_are_recorded_before_the_next_node() -> None:
     nodes = [
         {"id": f"n{n}", "type": "set_state", "config": {"assignments": {"x": {"jq": ".s"}}}} for n in range(6)
