@@ -11,6 +11,8 @@ from tests.peer.rig import PARKING, PATIENT, calling, served
 from tests.run.desk import reason, run, said
 from trunkline import Agent, Turn
 from trunkline.errors import Unreachable
+from trunkline.net.http import HttpRequest
+from trunkline.net.in_process import InProcessHttpClient, InProcessResponse
 from trunkline.peer.remote_run import AWAY_KEY
 from trunkline.run.feed import Feed
 from trunkline.run.node import Limits
@@ -123,6 +125,37 @@ def test_task_waits_for_a_listed_agent_that_was_never_reached(monkeypatch: pytes
                 await runner.reach(feed, TaskState.INPUT_REQUIRED)
                 assert reason(feed) == "First?"
                 assert len(app.host.runner.tasks.open_feeds()) == 1
+
+    run(main())
+
+
+def test_message_that_was_never_sent_waits_for_an_agent_that_does_not_deduplicate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The card was read before the agent went down, so only the connection for the message is refused."""
+    monkeypatch.setattr("trunkline.peer.remote_run.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("trunkline.client.retry.FIRST_S", 0.0)
+    is_up, opened = False, InProcessHttpClient.open
+
+    async def connect(client: InProcessHttpClient, request: HttpRequest) -> InProcessResponse:
+        if request.method == "POST" and not is_up:
+            raise Unreachable("127.0.0.1:9: connection refused", reason="connect")
+        return await opened(client, request)
+
+    async def main() -> None:
+        nonlocal is_up
+        monkeypatch.setattr(InProcessHttpClient, "open", connect)
+        script = [task(WORKING), stored("TASK_STATE_COMPLETED", "done")]
+        stand = Stand(script, card(capabilities={"streaming": False}))
+        async with calling(forward, stand) as runner:
+            feed = await runner.open("hello")
+            child = await runner.child(feed)
+            while not is_away(child):
+                await runner.tasks.move(child, 5)
+            assert (stand.cards, stand.methods) == (1, [])
+            is_up = True
+            assert await runner.ended(feed) is COMPLETED, reason(feed)
+            assert feed.state.task().artifacts[0].parts[0].text == "done"
 
     run(main())
 
