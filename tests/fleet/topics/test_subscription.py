@@ -202,6 +202,7 @@ def test_text_is_joined_for_longer_than_other_events(monkeypatch: pytest.MonkeyP
             await append(store, task, event, at=AT)
         await running
         assert {*pauses} == {module.PAUSE_S, module.TEXT_PAUSE_S} and pauses[0] == module.PAUSE_S
+        assert module.PAUSE_S < module.TEXT_PAUSE_S < 1
 
     monkeypatch.setattr(module, "sleep", sleep)
     Replicas("memory:").run(work)
