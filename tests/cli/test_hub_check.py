@@ -268,7 +268,8 @@ def test_unreadable_list_of_agents_is_the_only_finding(workspace: Path) -> None:
 
 
 def test_nested_workflow_that_no_file_has_is_a_warning(workspace: Path, trunkline: Run) -> None:
-    nested = {"id": "nested", "type": "subworkflow", "config": {"workflow_ref": "flwo", "input_mapping": {}}}
+    config: dict[str, Any] = {"workflow_ref": "flwo", "input_mapping": {}}
+    nested = {"id": "nested", "type": "subworkflow", "config": config}
     path = workspace / "workflows/outer.json"
     path.write_text(json.dumps(workflow(nested), indent=1))
     place = next(n for n, one in enumerate(path.read_text().splitlines(), 1) if '"flwo"' in one)
@@ -278,3 +279,34 @@ def test_nested_workflow_that_no_file_has_is_a_warning(workspace: Path, trunklin
     code, out, error = trunkline("flow", "validate", str(path), "--hub", str(workspace))
     assert code == 0, (out, error)
     assert f"line {place}: /nodes/1/config/workflow_ref: workflow 'flwo' not found" in out + error
+
+
+def test_mcp_server_that_cannot_run_is_reported_with_its_line(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KNOWN_TOKEN", "t")
+    monkeypatch.delenv("WORKFLOW_ENGINE_MCP_ALLOW_COMMANDS", raising=False)
+    servers: dict[str, Any] = {
+        "right": {"command": "/usr/bin/node", "env": {"TOKEN": "env:KNOWN_TOKEN"}},
+        "shell": {"command": "bash"},
+        "secret": {"command": "uvx", "env": {"TOKEN": "env:NO_SUCH_TOKEN"}},
+        "remote": {"url": "https://mcp.example", "headers": {"Authorization": "env:NO_SUCH_TOKEN"}},
+    }
+    delegates = {"coder": {"server": "right", "tool": "t"}, "other": {"server": "rigth", "tool": "t"}}
+    path = workspace / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": servers, "delegateAgents": delegates}, indent=1))
+    lines = path.read_text().splitlines()
+
+    def place(text: str) -> str:
+        return f"mcp.json, line {next(n for n, one in enumerate(lines, 1) if text in one)}"
+
+    tokens = [n for n, one in enumerate(lines, 1) if "NO_SUCH_TOKEN" in one]
+    command, secret, header, server = check(str(workspace))
+    assert command.startswith(f"{place('bash')}: mcpServers.shell.command: 'bash' is none of python, ")
+    assert command.endswith("list the commands in WORKFLOW_ENGINE_MCP_ALLOW_COMMANDS")
+    assert secret.startswith(f"mcp.json, line {tokens[0]}: mcpServers.secret.env.TOKEN: ")
+    assert header.startswith(f"mcp.json, line {tokens[1]}: mcpServers.remote.headers.Authorization: ")
+    assert "NO_SUCH_TOKEN" in secret and "NO_SUCH_TOKEN" in header
+    assert server == f"{place('rigth')}: delegateAgents.other.server: no such server; did you mean 'right'?"
+    monkeypatch.setenv("WORKFLOW_ENGINE_MCP_ALLOW_COMMANDS", "bash,node,uvx")
+    assert "is none of" not in str(check(str(workspace)))

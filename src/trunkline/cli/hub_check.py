@@ -26,8 +26,8 @@ from trunkline.hub.hub import CEREMONIES, missing_workspace, variable_of
 from trunkline.hub.mocks import VARIABLE
 from trunkline.hub.module_source import ModuleSource, find_module
 from trunkline.hub.workspace import HUB, MOCKS, HubFile, check_notify, read_hub, read_keys
+from trunkline.mcp.manifest import ALLOW_VARIABLE, McpServerEntry, allowed_commands, is_allowed, load_manifest
 from trunkline.mcp.manifest import FILE as MCP_FILE
-from trunkline.mcp.manifest import load_manifest
 from trunkline.mock.script import load_scenarios
 from trunkline.yaml_reader import YamlPosition, read_text, read_yaml
 
@@ -70,6 +70,7 @@ def check(folder: str) -> list[str]:
         *_check_cooldowns(fleet),
         *_check_imports(fleet),
         *_check_models(fleet),
+        *_check_mcp_servers(workspace),
         *_check_workflows(fleet),
     ]
     wrong += [_fault(entry) for entry in entries if entry.fault]
@@ -302,6 +303,39 @@ def _check_models(fleet: Fleet) -> Iterator[str]:
             except Misuse as error:
                 yield f"{fleet.place(entry, member)}: {error}"
     asyncio.run(models.close())
+
+
+def _check_mcp_servers(workspace: Path) -> Iterator[str]:
+    """Yield the MCP servers that cannot be started or reached, and the delegates of unknown servers."""
+    position = _position(workspace / MCP_FILE, MCP_FILE)
+    try:
+        manifest = load_manifest(workspace / MCP_FILE)
+    except (FileNotFoundError, Misuse):
+        # Reported with the other files.
+        return
+    found: list[tuple[str, str]] = []
+    for name, entry in manifest.servers.items():
+        found += [(f"mcpServers.{name}.{member}", why) for member, why in _server_faults(entry, workspace)]
+    for name, delegate in manifest.delegates.items():
+        if delegate.server not in manifest.servers:
+            near = get_close_matches(delegate.server, [*manifest.servers], 1)
+            why = "no such server" + (f"; did you mean {near[0]!r}?" if near else "")
+            found.append((f"delegateAgents.{name}.server", why))
+    for member, why in found:
+        yield f"{MCP_FILE if position is None else position(member)}: {member}: {why}"
+
+
+def _server_faults(entry: McpServerEntry, folder: Path) -> Iterator[tuple[str, str]]:
+    allowed = allowed_commands()
+    if entry.command is not None and not is_allowed(entry.command, allowed):
+        names = ", ".join(allowed)
+        yield "command", f"{entry.command!r} is none of {names}; list the commands in {ALLOW_VARIABLE}"
+    for reveal in (entry.variables, entry.sent_headers):
+        try:
+            reveal(folder)
+        except Misuse as error:
+            member, _, why = str(error).partition(": ")
+            yield member, why
 
 
 def _check_workflows(fleet: Fleet) -> Iterator[str]:
