@@ -1,8 +1,9 @@
-"""A call of a turn that is never awaited fails its task, with the line of the call."""
+"""A call of a turn, or of an async function of the author, that is never awaited fails its task with the line."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
 import sys
@@ -218,3 +219,63 @@ def test_methods_are_still_coroutine_functions() -> None:
 
     assert state(send(agent, "go")) == "completed"
     assert results == [True, True, True]
+
+
+@pytest.mark.usefixtures("recwarn")
+def test_forgotten_await_of_an_own_function_fails_the_task_with_its_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lines: list[str] = []
+
+    async def section(turn: Turn) -> None:
+        await turn.write("lost")
+
+    async def body(turn: Turn) -> None:
+        await turn.write("kept")
+        section(turn)  # pyright: ignore[reportUnusedCoroutine] - that is the mistake
+        lines.append(here(-1))
+
+    # Python shows a warning of the same line only once; each task fails.
+    for _ in range(2):
+        caplog.clear()
+        found, said = run(body, caplog)
+        assert found == "failed"
+        assert f"section' at {lines[0]} was never awaited" in said
+
+
+@pytest.mark.usefixtures("recwarn")
+def test_forgotten_await_in_a_helper_that_is_awaited_fails_the_task(caplog: pytest.LogCaptureFixture) -> None:
+    async def section(turn: Turn) -> None:
+        await turn.write("lost")
+
+    async def chapter(turn: Turn) -> None:
+        kept = section(turn)
+        del kept
+
+    async def body(turn: Turn) -> None:
+        await asyncio.gather(chapter(turn), asyncio.create_task(chapter(turn)))
+
+    found, said = run(body, caplog)
+    assert (found, "(and 1 more)" in said) == ("failed", True)
+
+
+async def never() -> None:
+    """Never run."""
+
+
+def test_dropped_coroutine_of_a_library_or_of_no_task_is_only_a_warning(
+    caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
+) -> None:
+    async def body(turn: Turn) -> str:
+        # The standard library drops it: the time is over before the coroutine begins.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(never(), 0)
+        return "done"
+
+    found, _ = run(body, caplog)
+    assert found == "completed"
+    unused = never()
+    del unused
+    assert any("'never' was never awaited" in str(one.message) for one in recwarn.list)
+    found, _ = run(body, caplog)
+    assert found == "completed"

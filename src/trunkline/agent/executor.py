@@ -22,6 +22,7 @@ from msgspec import UNSET, Struct
 
 from trunkline.agent.binding import in_thread
 from trunkline.agent.declaration import DriftMonitor
+from trunkline.agent.dropped import DROPPED, record_dropped
 from trunkline.agent.extensions import RunReport
 from trunkline.agent.skill import FunctionKind, Skill
 from trunkline.agent.sync_turn import SyncTurn
@@ -69,6 +70,7 @@ class SkillExecutor:
         self._bounds = bounds or Bounds()
         self._reachable = reachable
         self._drift = drift or DriftMonitor()
+        record_dropped()
 
     def admit(self, request: SendRequest) -> str:
         """The id of the skill that takes this message: by name, by a typed data part, or the default."""
@@ -155,6 +157,7 @@ class SkillExecutor:
         skill = self._skills.get(work.state.skill)
         turn = Turn(work, work.state.skill, self._own, self._bounds, self._reachable)
         success = False
+        DROPPED.set(turn.unawaited.dropped)
         try:
             if skill is None:
                 turn.fail(f"This agent no longer has the skill {work.state.skill}.")

@@ -79,11 +79,12 @@ def _line_of(code: CodeType, instruction: int) -> int:
 
 
 class UnawaitedCalls:
-    """The calls of one turn, as far as they may not have been started."""
+    """The calls of one turn that may not have been started, and the coroutines that its skill dropped."""
 
-    __slots__ = ("_earlier", "last")
+    __slots__ = ("_earlier", "dropped", "last")
 
     def __init__(self) -> None:
+        self.dropped: list[str] = []
         self.last: _Call | None = None
         self._earlier: list[_Call] = []
 
@@ -108,19 +109,21 @@ class UnawaitedCalls:
         return [one for one in calls if _is_unstarted(one)]
 
     async def find(self) -> Misuse | None:
-        """Return the error for the calls that nothing has started, if there are any."""
+        """Return the error for the calls and coroutines that nothing has started, if there are any."""
         for _ in range(2):
             if not self._unstarted():
-                return None
+                break
             # A task that was created for a call starts it in one of the next two iterations of the loop.
             await asyncio.sleep(0)
         found = self._unstarted()
         for one in found:
             one[0].close()
+        count = len(found) + len(self.dropped)
+        more = f" (and {count - 1} more)" if count > 1 else ""
         if not found:
-            return None
+            text = f"was never awaited{more}, so it did nothing; await it"
+            return Misuse(f"{self.dropped[0]} {text}") if self.dropped else None
         _, name, code, instruction = found[0]
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         return Misuse(
             f"turn.{name}(…) at {code.co_filename}:{_line_of(code, instruction)} was never awaited{more}, "
             f"so it did nothing; write await turn.{name}(…)"
