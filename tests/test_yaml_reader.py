@@ -23,11 +23,14 @@ def test_values_have_their_lines() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a: [\n", "f.yaml, line 2: expected"),
+        ("a: [\n", "f.yaml, line 2: invalid YAML: expected"),
         ("a: 1\na: 2\n", "f.yaml, line 2: "),
         ("a: &one [x]\nb: *one\n", "f.yaml, line 1: aliases are not read"),
         ("a: &a {k: v}\nb: {<<: *a}\n", "aliases are not read"),
-        ("a: !!python/object:os.system x\n", "f.yaml, line 1: could not determine a constructor"),
+        (
+            "a: !!python/object:os.system x\n",
+            "f.yaml, line 1: invalid YAML: could not determine a constructor",
+        ),
         ("a: 2026-13-41\n", "f.yaml: month must be in"),
         ("[" * 5000, "nested deeper than 64 levels"),
     ],

@@ -55,6 +55,13 @@ class YamlPosition(Struct, frozen=True):
                     return YamlPosition(self._file, value)
         return None
 
+    def key_line(self, name: str) -> int:
+        """Return the line of the name of a member, or of the value itself if it has no such member."""
+        node = self._node
+        pairs = cast("list[tuple[Any, Node]]", node.value) if isinstance(node, MappingNode) else []
+        lines = [cast("int", key.start_mark.line) + 1 for key, _ in pairs if key.value == name]
+        return lines[0] if lines else self.line()
+
 
 def read_text(file: Path) -> str:
     """The text of a file.
@@ -126,6 +133,6 @@ def _syntax_error(file: str, error: Any) -> Misuse:
     """Return the error of a text that is not YAML; its hint prints the line."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or error
     if mark is None:
-        return Misuse(f"{file}: {problem}")
+        return Misuse(f"{file}: invalid YAML: {problem}")
     hint = f"sed -n {mark.line + 1}p {shlex.quote(file)}"
-    return Misuse(f"{file}, line {mark.line + 1}: {problem}", hint=hint)
+    return Misuse(f"{file}, line {mark.line + 1}: invalid YAML: {problem}", hint=hint)

@@ -235,6 +235,28 @@ def test_typos_of_names_and_members_suggest_the_closest_one(workspace: Path) -> 
     (workspace / "hub.yaml").write_text("notify:\n  - {name: a, webhok: https://hooks.example/a}\n")
     found = check(str(workspace))
     assert found == ["hub.yaml, line 2: notify[0].webhok: unknown field; did you mean 'webhook'?"]
+    (workspace / "hub.yaml").unlink()
+    schedule = workspace / "ceremonies/right.yaml"
+    schedule.write_text(schedule.read_text().replace("skill: draft", "skill: drft"))
+    found = check(str(workspace))
+    assert found == [
+        "ceremonies/right.yaml, line 3: skill: no agent of writer has the skill 'drft'; did you mean 'draft'?"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("imported", "error"),
+    [
+        ("paintrs:agent", "neither in the workspace nor installed; did you mean 'painters'?"),
+        ("painters:agnt", "module 'painters' has no 'agnt'; did you mean 'agent'?"),
+    ],
+)
+def test_misspelt_module_and_agent_suggest_the_closest_name(
+    workspace: Path, imported: str, error: str
+) -> None:
+    (workspace / "agents.yaml").write_text(f"agents:\n  - name: p\n    import: {imported}\n")
+    found = [one for one in check(str(workspace)) if one.startswith("agents.yaml, line 3: p: ")]
+    assert len(found) == 1 and found[0].endswith(error)
 
 
 def test_typo_in_a_workflow_has_one_line_number_in_every_command(trunkline: Run, tmp_path: Path) -> None:

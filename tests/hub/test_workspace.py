@@ -120,5 +120,5 @@ def test_each_mistake_of_a_workspace_is_told_once(tmp_path: Path) -> None:
         "agents.d/there.yaml, line 2: there: module 'pytest' has no 'agent'",
         "agents.yaml, line 3: there are two agents 'a'",
         "agents.d/a.yaml, line 2: agent: url: expected string, got integer",
-        'agents.d/c.yml, line 2: found duplicate key "name"',
+        'agents.d/c.yml, line 2: invalid YAML: found duplicate key "name"',
     ]

@@ -119,7 +119,7 @@ def test_what_is_written_reads_back(scenario: Scenario) -> None:
             "on: [fetch]",
             "line 13, rules[1].faults[0].on[0]: no operation; one of card, send",
         ),
-        ("[text]", "[text", "line 4: this is no YAML"),
+        ("[text]", "[text", "line 4: invalid YAML"),
         ("contains: hello", "regex: (", "rule 1: regex '(' cannot be read"),
         (
             "otherwise: {",

@@ -29,7 +29,7 @@ from trunkline.flow.definition.document import Definition
 from trunkline.flow.definition.graph import find_unknown_nodes
 from trunkline.flow.definition.read import read_definition
 from trunkline.flow.definition.signing import private_key, sign, written_public_key
-from trunkline.flow.definition.source import describe_invalid, line_at, positions, read_source
+from trunkline.flow.definition.source import describe_invalid, line_of, positions, read_source
 from trunkline.flow.definition.warnings import warnings
 from trunkline.flow.local import LocalFlows
 from trunkline.flow.operator import PREFIX, FlowExecutors, OperatorConfig
@@ -91,7 +91,7 @@ class Written:
     def line(self, one: Diagnostic) -> str:
         """A diagnostic with the line where it applies."""
         at = self._positions
-        place = self.name if at is None else f"{self.name}, line {line_at(at, one.instance_path)}"
+        place = self.name if at is None else f"{self.name}, line {line_of(at, one)}"
         params = msgspec.json.encode(one.params).decode() if one.params else ""
         return f"{place}: {one} [{' '.join(word for word in (one.keyword, one.schema_path, params) if word)}]"
 

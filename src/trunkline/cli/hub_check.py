@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -141,7 +141,8 @@ class Fleet:
             text = f"no agent is known to have the skill {skill!r}; it may be on the card of"
             return f"{UNCERTAIN}{text} {', '.join(unknown)}"
         names = f" of {', '.join(among)}" if among else ""
-        return f"no agent{names} has the skill {skill!r}"
+        known = {one for agent in agents for one in self._skills(agent)}
+        return f"no agent{names} has the skill {skill!r}{_suggest(skill, known)}"
 
     def without_skill(self, agents: Sequence[Entry], skill: str) -> list[str] | None:
         """Return the agents that may have a skill by their card, or None if an agent is known to have it."""
@@ -217,17 +218,25 @@ def _check_hub(workspace: Path, hub: HubFile, fleet: Fleet) -> Iterator[str]:
 
 
 def _unknown_agent(name: str, names: Sequence[str]) -> str:
-    near = get_close_matches(name, names, 1)
-    return f"agent {name!r} not found" + (f"; did you mean {near[0]!r}?" if near else "")
+    return f"agent {name!r} not found{_suggest(name, names)}"
+
+
+def _suggest(name: str, names: Iterable[str]) -> str:
+    """Return the end of an error's text: the most similar name, if there is one."""
+    near = get_close_matches(name, [*names], 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _missing_object(workspace: Path, module: str, attribute: str) -> str:
     """Return why there is no module or it has no such name, or an empty text if there is."""
     source = find_module(module, [str(workspace)])
     if source is None:
-        return f"there is no module {module!r}, neither in the workspace nor installed"
-    is_missing = attribute and source.names is not None and attribute not in source.names
-    return f"module {module!r} has no {attribute!r}" if is_missing else ""
+        names = [path.stem for path in workspace.glob("*.py")]
+        text = f"there is no module {module!r}, neither in the workspace nor installed"
+        return text + _suggest(module, names)
+    if not attribute or source.names is None or attribute in source.names:
+        return ""
+    return f"module {module!r} has no {attribute!r}{_suggest(attribute, source.names)}"
 
 
 def _check_schedules(workspace: Path, fleet: Fleet, channels: Mapping[str, Channel]) -> Iterator[str]:
@@ -345,7 +354,7 @@ def _check_workflows(fleet: Fleet) -> Iterator[str]:
         return
     try:
         from trunkline.flow.definition.graph import find_unknown_nodes
-        from trunkline.flow.definition.source import line_at
+        from trunkline.flow.definition.source import line_of
         from trunkline.flow.definition.warnings import warnings
         from trunkline.hub.provision import find_uncompilable, find_unprovided, workspace_provision
         from trunkline.hub.workflow_files import WorkflowFiles
@@ -373,7 +382,7 @@ def _check_workflows(fleet: Fleet) -> Iterator[str]:
             doubts += unprovided.doubts
         position = _position(fleet.workspace / path, path)
         for one in [*faults, *doubts]:
-            line = path if position is None else f"{path}, line {line_at(position, one.instance_path)}"
+            line = path if position is None else f"{path}, line {line_of(position, one)}"
             yield f"{UNCERTAIN if one in doubts else ''}{line}: {one}"
 
 

@@ -109,9 +109,9 @@ def read_scenarios(text: str, *, where: str = "scenario") -> tuple[Scenario, ...
     except MarkedYAMLError as error:
         marked = cast("Any", error)
         line = marked.problem_mark.line + 1 if marked.problem_mark else 1
-        raise Misuse(f"{where}, line {line}: this is no YAML: {marked.problem}") from None
+        raise Misuse(f"{where}, line {line}: invalid YAML: {marked.problem}") from None
     except YAMLError as error:
-        raise Misuse(f"{where}: this is no YAML: {error}") from None
+        raise Misuse(f"{where}: invalid YAML: {error}") from None
     except RecursionError:
         raise Misuse(f"{where}: it is nested deeper than can be read") from None
     if not isinstance(value, dict):

@@ -94,6 +94,19 @@ def test_a_node_of_no_type_is_told_so_once() -> None:
         read_definition(document)
 
 
+def test_misspelt_member_is_reported_once_with_the_name_that_was_meant() -> None:
+    document = line(node("teleport", "away"))
+    document["nodes"][1]["type"] = "interupt"
+    document["state_shcema"] = document.pop("state_schema")
+    with pytest.raises(FlowInvalid) as refused:
+        read_definition(document)
+    text = str(refused.value)
+    assert text.count("state_schema") == 1 and text.endswith("not known here; did you mean 'state_schema'?")
+    assert "agent_delegate; did you mean 'interrupt'?; /: must NOT" in text
+    # The complete list for programs stays as the schema gives it.
+    assert any(one.params == {"missingProperty": "state_schema"} for one in validate(document))
+
+
 def test_a_wrong_member_is_told_by_the_rules_of_its_own_type() -> None:
     document = line(node("agent_delegate", "ask", agent_id="a", protocol="smtp", input_mapping={}))
     found = [one for one in validate(document) if one.instance_path == "/nodes/1/config/protocol"]

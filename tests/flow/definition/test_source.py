@@ -8,7 +8,8 @@ import pytest
 
 from tests.flow.definition.sample import line
 from trunkline.errors import Misuse
-from trunkline.flow.definition.source import line_at, positions, read_source
+from trunkline.flow.definition.diagnostics import Diagnostic
+from trunkline.flow.definition.source import line_at, line_of, positions, read_source
 
 YAML = """\
 # a comment
@@ -53,6 +54,13 @@ def test_lines(path: str, number: int) -> None:
     found = positions(YAML, "x")
     assert found is not None
     assert line_at(found, path) == number
+
+
+def test_line_of_a_member_that_is_unknown_is_that_of_its_name() -> None:
+    found = positions("a: 1\nstate:\n  type: object\n", "x")
+    assert found is not None
+    assert line_of(found, Diagnostic("", "k", "#", {"additionalProperty": "state"}, "")) == 2
+    assert line_of(found, Diagnostic("/state", "k", "#", {}, "")) == 3
 
 
 def test_lines_that_cannot_be_told() -> None:

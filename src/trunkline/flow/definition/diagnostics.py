@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from typing import Any, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from trunkline.flow.definition.schema import CONFIGS
 
 # What one answer lists. A document of a million wrong nodes is wrong once a hundred have been named.
 DIAGNOSTICS_LIMIT = 1000
+_COMPARED_LENGTH = 64
 _TYPE_RULE = re.compile(r"#/\$defs/(\w+)/")
 _NODE = re.compile(r"/nodes/(\d+)")
 
@@ -43,7 +46,8 @@ def broken(path: Iterable[str | int], keyword: str, rule: str, message: str, **p
 def told(document: object, diagnostics: list[Diagnostic]) -> list[Diagnostic]:
     """The diagnostics that help a reader: of a node that fits no type, only those of its own type.
 
-    A node is checked against every type, so that one wrong letter breaks the rules of twelve.
+    A node is checked against every type, so that one wrong letter breaks the rules of twelve. A misspelt
+    member is reported once, with the name that was meant, and not as a missing one too.
     """
     types = _node_types(document)
     helpful: list[Diagnostic] = []
@@ -53,13 +57,40 @@ def told(document: object, diagnostics: list[Diagnostic]) -> list[Diagnostic]:
         kind = types.get(node[1]) if node else None
         if rule is None and one.keyword == "oneOf" and node and node[0] == one.instance_path:
             if kind not in CONFIGS:
-                names = ", ".join(CONFIGS)
-                helpful.append(
-                    broken(("nodes", node[1], "type"), "type", "known", f"must be one of {names}", type=kind)
-                )
+                text = f"must be one of {', '.join(CONFIGS)}{_suggestion(kind or '', CONFIGS)}"
+                helpful.append(broken(("nodes", node[1], "type"), "type", "known", text, type=kind))
         elif rule is None or rule[1] == kind or rule[1] not in CONFIGS:
             helpful.append(one)
-    return helpful
+    return _join_misspelt(helpful)
+
+
+def _join_misspelt(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
+    """Return the diagnostics with one for each required member that is there under a similar name."""
+    missing: dict[str, list[str]] = {}
+    for one in diagnostics:
+        if "missingProperty" in one.params:
+            missing.setdefault(one.instance_path, []).append(one.params["missingProperty"])
+    joined: list[Diagnostic] = []
+    found = set[tuple[str, str]]()
+    for one in diagnostics:
+        name, names = one.params.get("additionalProperty", ""), missing.get(one.instance_path, [])
+        if name and (near := _nearest(name, names)):
+            found.add((one.instance_path, near))
+            one = replace(one, message=f"{one.message}; did you mean {near!r}?")
+        joined.append(one)
+    return [one for one in joined if (one.instance_path, one.params.get("missingProperty", "")) not in found]
+
+
+def _suggestion(name: str, names: Iterable[str]) -> str:
+    """Return the end of an error's text: the most similar name, if there is one."""
+    near = _nearest(name, names)
+    return f"; did you mean {near!r}?" if near else ""
+
+
+def _nearest(name: str, names: Iterable[str]) -> str:
+    # A comparison takes time that grows with the length, and strangers write definitions.
+    near = get_close_matches(name, names, 1, 0.7) if len(name) <= _COMPARED_LENGTH else []
+    return near[0] if near else ""
 
 
 def _node_types(document: object) -> dict[str, str]:

@@ -52,16 +52,25 @@ def describe_invalid(text: str, name: str, document: object, error: FlowInvalid)
     if not broken:
         return f"{name}: {error.message}"
     found = positions(text, name)
-    place = name if found is None else f"{name}, line {line_at(found, broken[0].instance_path)}"
+    place = name if found is None else f"{name}, line {line_of(found, broken[0])}"
     return f"{place}: {broken[0]}" + (f"; and {len(broken) - 1} more" if len(broken) > 1 else "")
 
 
-def line_at(document: YamlPosition, path: str) -> int:
-    """The line of the member that a JSON pointer leads to, or of the nearest one around it."""
+def line_of(document: YamlPosition, diagnostic: Diagnostic) -> int:
+    """Return the line of a diagnostic: that of the unknown member, or where the pointer leads."""
+    unknown = diagnostic.params.get("additionalProperty", "")
+    return line_at(document, diagnostic.instance_path, unknown)
+
+
+def line_at(document: YamlPosition, path: str, member: str = "") -> int:
+    """Return the line to which a JSON pointer leads, or of the nearest value around it.
+
+    `member` names a member of that value, whose name is located.
+    """
     at = document
     for step in path.split("/")[1:]:
         inner = at.child(step.replace("~1", "/").replace("~0", "~"))
         if inner is None:
             break
         at = inner
-    return at.line()
+    return at.key_line(member) if member else at.line()
