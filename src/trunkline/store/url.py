@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable
 
 from trunkline.clock import now_ms as wall_clock
@@ -30,9 +31,11 @@ def store_from_url(url: str, *, now_ms: Callable[[], int] | None = None, read_on
     path = url.removeprefix(_SQLITE)
     if path and path != url and "?" not in path and "\0" not in path:
         return SqliteStore(path, now_ms=now_ms or wall_clock, read_only=read_only)
+    is_file = ":" not in url and url.endswith((".db", ".sqlite", ".sqlite3"))
     raise Misuse(
         f"no store at {shown(url)!r}: use sqlite:///relative.db, sqlite:////absolute.db, memory: "
-        "or postgresql://user@host/database"
+        "or postgresql://user@host/database",
+        hint=f"--store {_SQLITE}{shlex.quote(url) if is_file else 'trunkline.db'}",
     )
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import traceback
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
@@ -163,6 +164,26 @@ def test_a_store_that_does_not_open_says_why_without_the_password(run, place, ca
     assert type(caught.value).__module__ == "trunkline.errors"
     told = "".join(traceback.format_exception(caught.value)) + str(caught.value) + caplog.text
     assert PLANTED not in told
+
+
+def test_unknown_role_and_database_have_the_command_that_creates_them(run, postgres_database):
+    parts = urlsplit(postgres_database.url)
+    at = f"--host {parts.hostname} --port {parts.port} --username postgres"
+    for url, error, hint in (
+        (
+            parts._replace(netloc=f"noone@{parts.hostname}:{parts.port}").geturl(),
+            'refuses the login: role "noone" does not exist',
+            f"createuser {at} noone",
+        ),
+        (
+            parts._replace(path="/none").geturl(),
+            'cannot be opened: database "none" does not exist',
+            f"createdb {at} --owner {postgres_database.user} none",
+        ),
+    ):
+        with pytest.raises(StoreError, match=error) as caught:
+            run(PostgresStore(url).open())
+        assert caught.value.hint == hint
 
 
 def test_a_login_that_is_not_there(run, postgres_database):

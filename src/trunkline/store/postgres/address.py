@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
@@ -23,6 +24,7 @@ SCHEMA = "trunkline"
 EVERY_TENANT = "*"
 STATEMENT_SECONDS = 5.0
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,40}\Z")
+_PORT = re.compile(r":([0-9]{1,5})\Z")
 _UNREADABLE = (
     "the URL of the store cannot be read: write / : @ # ? % in its login as %2F %3A %40 %23 %3F %25, "
     "as in postgresql://user:p%40ss@host:5432/database"
@@ -103,8 +105,25 @@ class DatabaseAddress:
                 | settings,
             )
         except (*DATABASE_ERRORS, ValueError, OverflowError) as error:
-            hint = f"pg_isready --dbname {self.name}"
-            raise StoreError(f"{self.name} cannot be reached: {self.told(error)}", hint=hint) from None
+            problem, hint = self._explain_failure(error)
+            raise StoreError(f"{self.name} {problem}: {self.told(error)}", hint=hint) from None
+
+    def _explain_failure(self, error: BaseException) -> tuple[str, str]:
+        """Return what failed while connecting, and the command to run next."""
+        parts = urlsplit(self._dsn.reveal())
+        at = ["--host", parts.hostname] if parts.hostname else []
+        if number := _PORT.search(parts.netloc):
+            at += ["--port", number[1]]
+        user, database = unquote(parts.username or "") or "ROLE", unquote(parts.path[1:]) or "DATABASE"
+        as_admin = [*at, "--username", "postgres"]
+        if isinstance(error, asyncpg.InvalidCatalogNameError):
+            return "cannot be opened", shlex.join(["createdb", *as_admin, "--owner", user, database])
+        if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):
+            # A wrong password is an error of this class too.
+            if "does not exist" in str(error):
+                return "refuses the login", shlex.join(["createuser", *as_admin, user])
+            return "refuses the login", shlex.join(["psql", *at, "--username", user, database])
+        return "cannot be reached", f"pg_isready --dbname {self.name}"
 
     def told(self, error: BaseException) -> str:
         """An error in words, without the password."""

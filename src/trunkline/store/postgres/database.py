@@ -214,7 +214,8 @@ async def verify(
     if not version:
         raise StoreError(
             f"schema {address.schema} of {address.name} holds no store: "
-            "serve an agent on it first, or name another with ?schema="
+            "serve an agent on it first, or name another with ?schema=",
+            hint="trunkline serve MODULE:AGENT --store URL",
         )
     check_readable(address.name, version, newest)
     return version, newest

@@ -73,8 +73,9 @@ class SqliteDatabase(Database):
             try:
                 await self._readers.read(partial(verify, name=self.name))
             except StoreError as error:
-                error.hint = _ANOTHER
-                raise
+                cause = error.__cause__
+                what = f"{self.name} cannot be opened: {cause}" if cause else str(error)
+                raise StoreError(what, hint="--store URL") from cause
             return
         try:
             if self._path:
@@ -364,7 +365,7 @@ def _known(connection: sqlite3.Connection, name: str, newest: int) -> int:
     check_version(name, version, newest)
     tables = _number(connection, "SELECT count(*) FROM sqlite_master")
     if tables and _number(connection, "PRAGMA application_id") != APPLICATION_ID:
-        raise StoreError(f"{name} is a database of another program; choose another --store")
+        raise StoreError(f"{name} is a database of another program; choose another --store", hint=_ANOTHER)
     return version
 
 
