@@ -212,7 +212,7 @@ def test_a_misspelt_setting_is_refused_with_the_nearest() -> None:
     [
         ("port", "abc", "expected an integer, not 'abc'"),
         ("rate_limit", "-5", "expected a number >= 0.0, not '-5'"),
-        ("log_level", "loud", "Invalid enum value 'loud'; choose debug, info, warning, error"),
+        ("log_level", "loud", "invalid value 'loud'; choose debug, info, warning, error"),
     ],
 )
 def test_an_invalid_value_is_reported_with_its_source(

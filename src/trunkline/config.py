@@ -333,6 +333,7 @@ def _describe(error: str, found: Mapping[str, SourcedValue]) -> Misuse:
     name = "" if match is None else match[1] or match[2]
     if name not in found:
         return Misuse(f"settings: {error}", hint=_LISTING)
+    error = error.replace("Invalid enum value", "invalid value")
     text = _EXPECTED.sub(lambda kind: f"expected {_KINDS.get(kind[1], kind[1])}", error)
     text = text.removesuffix(f" - at `$.{name}`").removeprefix(f"{name}: ")
     value = _explain_value(name, found[name].value)
@@ -340,13 +341,17 @@ def _describe(error: str, found: Mapping[str, SourcedValue]) -> Misuse:
 
 
 def _refuse(name: str, source: str, what: str, why: str) -> Misuse:
-    """Return the error of a setting, with a hint that works while the setting is still wrong."""
+    """Return the error of a setting, with a hint that works while the setting is still wrong.
+
+    The source is empty where the caller names the place.
+    """
     hint = _LISTING
     if source.startswith(PREFIX):
         hint = f"unset {source}"
     elif Path(source).is_file():
         hint = shlex.join(["grep", "-n", name, source])
-    return Misuse(f"{what} (from {source}){why}", hint=hint)
+    where = f" (from {source})" if source else ""
+    return Misuse(f"{what}{where}{why}", hint=hint)
 
 
 def _explain_value(name: str, value: object) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.conftest import Run, trunkline
 from trunkline.cli.admin import Operator
+from trunkline.errors import Misuse
 
 __all__ = ["trunkline"]
 STORE = ("--store", "sqlite:///hub.db")
@@ -48,6 +49,25 @@ def test_what_is_printed(trunkline: Run, asked: list[tuple[str, str, Any]]) -> N
         assert code == 0 and expected in out, words
     assert json.loads(trunkline("ceremony", "list", *STORE, "--json")[1]) == [ITEM]
     assert trunkline("ceremony", "show", "other", *STORE)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        ("schedule: the minute '61' is not valid", "ceremony create c '0 9 * * 1-5' report --store STORE"),
+        ("id: ceremony 'c' already exists", "ceremony show c --store STORE"),
+        ("targts: unknown field", "help ceremony create"),
+    ],
+)
+def test_error_of_create_names_the_next_command(
+    trunkline: Run, monkeypatch: pytest.MonkeyPatch, error: str, hint: str
+) -> None:
+    def ask(operator: Operator, method: str, path: str, form: Any = None, **query: str) -> Any:
+        raise Misuse(error)
+
+    monkeypatch.setattr(Operator, "ask", ask)
+    said = trunkline("ceremony", "create", "c", "61 * * * *", "report", *STORE)[2]
+    assert said.splitlines()[-1] == f"Hint: trunkline {hint.replace('STORE', STORE[1])}"
 
 
 def test_what_is_asked_for(trunkline: Run, asked: list[tuple[str, str, Any]]) -> None:

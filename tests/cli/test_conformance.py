@@ -86,7 +86,7 @@ def test_an_agent_that_fails(trunkline: Run, scripted: Make, kit: Callable[[bool
     assert "1 tests of the kit failed" in err
 
 
-@pytest.mark.parametrize(("words", "says"), [((), "git clone"), (("--kit", "."), "is no checkout")])
+@pytest.mark.parametrize(("words", "says"), [((), "git clone"), (("--kit", "."), "is not a checkout")])
 def test_without_a_kit_it_says_where_to_get_one(
     trunkline: Run, scripted: Make, words: tuple[str, ...], says: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import socket
 import sys
@@ -18,6 +19,7 @@ from trunkline import store
 from trunkline.cli.main import app
 from trunkline.demo.agent import agent as demo
 from trunkline.store import postgres
+from trunkline.store.sqlite.database import FileLock
 
 AGENT = """
 from trunkline import Agent, Turn
@@ -119,7 +121,7 @@ edges: [{source: __start__, target: start}]
         ),
         ("task get nothing --hub none", "there is no such folder", "trunkline hub init none"),
         ("fleet --store good/deep", "there is no such folder", "trunkline hub init good/deep"),
-        ("inbox list --store .", "it contains neither hub.yaml nor", "trunkline help inbox"),
+        ("inbox list --store .", "it contains neither hub.yaml nor", "trunkline help inbox list"),
         (
             "serve scribe:agent --port x",
             "--port: expected an integer, not 'x'",
@@ -152,7 +154,7 @@ edges: [{source: __start__, target: start}]
         ("flow resume r1", "Missing option '--payload'", "trunkline flow resume r1 --payload JSON"),
         ("sned x", "No such command 'sned'", "trunkline send x"),
         ("task lits", "No such command 'lits'", "trunkline task list"),
-        ("task list", "no agent is named", "trunkline task list --agent-card URL"),
+        ("task list", "no hub and no agent is named", "trunkline task list --hub DIR"),
         ("send 127.0.0.1:1 hi", "is no whole URL", "trunkline card get -a 127.0.0.1:1"),
         (
             "send http://127.0.0.1:1 --data {bad",
@@ -194,7 +196,87 @@ edges: [{source: __start__, target: start}]
         (
             "store check --store sqlite:///text.db",
             "file is not a database",
-            "trunkline store check --store sqlite:///other.db",
+            "trunkline store check --store URL",
+        ),
+        (
+            "keys list --store sqlite:///text.db",
+            "/text.db cannot be opened: file is not",
+            "trunkline keys list --store URL",
+        ),
+        ("serve ./scribe.py:agent", "did you mean scribe:agent?", "trunkline serve scribe:agent"),
+        (
+            "serve ../up/scribe.py:agent",
+            "did you mean scribe:agent?",
+            "cd ../up && trunkline serve scribe:agent",
+        ),
+        ("serve scribe.agent", "'scribe.agent' should be MODULE:AGENT", "trunkline serve scribe:agent"),
+        ("serve leaves:agent", "leaves does not import at leaves.py:1: SystemExit: 3", "python -m leaves"),
+        (
+            "serve scribe:agent --key short",
+            "setting 'keys' (--key or TRUNKLINE_KEYS): ",
+            "openssl rand -hex 16",
+        ),
+        (
+            "serve scribe:agent --store my.db",
+            "no store at 'my.db'",
+            "trunkline serve scribe:agent --store sqlite:///my.db",
+        ),
+        (
+            "serve scribe:agent --log-level loud",
+            "invalid value 'loud'; choose debug, info",
+            "trunkline config show --server",
+        ),
+        (
+            "mcp scribe:agent",
+            "'scribe:agent' is neither the URL of an agent",
+            "trunkline mcp http://HOST:PORT",
+        ),
+        (
+            "task list --store good",
+            "No such option: --store; did you mean --hub?",
+            "trunkline task list --hub good",
+        ),
+        (
+            "inbox list --hub good",
+            "No such option: --hub; did you mean --store?",
+            "trunkline inbox list --store good",
+        ),
+        (
+            "task list --hub sqlite:///s.db",
+            "no server has this store",
+            "trunkline hub --store sqlite:///s.db",
+        ),
+        (
+            "task list --hub good -a http://127.0.0.1:1",
+            "are both named: give one of them",
+            "trunkline task list --hub good",
+        ),
+        (
+            "task list --hub http://127.0.0.1:1/nope",
+            "is not the address of a hub",
+            "trunkline task list --hub http://127.0.0.1:1",
+        ),
+        (
+            "conformance http://127.0.0.1:1",
+            "--kit names a checkout",
+            "git clone --branch 1.0-dev https://github.com/a2aproject/a2a-tck tck",
+        ),
+        ("completion fsh", "no completion for 'fsh'", "trunkline completion fish"),
+        ("help sned", "there is no command 'sned'; did you mean 'send'?", "trunkline help send"),
+        ("help task gte", "there is no command 'gte'; did you mean 'get'?", "trunkline help task get"),
+        ("new 1bad", "'1bad' is not a valid project name", "trunkline new NAME"),
+        ("hub init good", "good/hub.yaml already exists", "trunkline hub good"),
+        ("dispatch", "there is nothing to dispatch", "trunkline dispatch TEXT"),
+        ("route explain", "give either the ID of a task", "trunkline route explain --skill SKILL"),
+        (
+            "send http://127.0.0.1:1 hi you",
+            "2 words where one text is expected",
+            "trunkline send -a URL 'hi you'",
+        ),
+        (
+            "send http://127.0.0.1:1 hi --transport JSNRPC",
+            "transport 'JSNRPC' is unknown",
+            "trunkline send http://127.0.0.1:1 hi --transport JSONRPC",
         ),
     ],
 )
@@ -206,6 +288,7 @@ def test_an_error_names_the_next_command(
     (tmp_path / "model.yaml").write_text("rules:\n- when:\n    contins: hello\n  reply: Hi\n")
     (tmp_path / "broken.py").write_text("import nosuchlib\n")
     (tmp_path / "torn.py").write_text("def f(:\n")
+    (tmp_path / "leaves.py").write_text("raise SystemExit(3)\n")
     (tmp_path / "bad.json").write_text('{"a": 1,\n b}\n')
     for name, text in (("good", "name: a\n"), ("work", "name: a\nnmae: b\n"), ("torn", "name: [a\nb: c\n")):
         (tmp_path / name).mkdir()
@@ -229,10 +312,14 @@ def check_runs(hint: str) -> None:
     if words[0] != "trunkline":
         assert words[0] in (
             "cd",
+            "createdb",
+            "createuser",
             "export",
+            "git",
             "grep",
             "ls",
             "mkdir",
+            "openssl",
             "pg_isready",
             "pip",
             "python",
@@ -380,6 +467,82 @@ def test_hint_for_a_wrong_setting_works_while_it_is_wrong(
     assert code == 2 and error in lines[0]
     assert lines[-1] == f"Hint: {hint}"
     check_runs(hint)
+
+
+def test_missing_module_with_a_similar_name_is_not_installed(trunkline: Run, tmp_path: Path) -> None:
+    (tmp_path / "scribe.py").write_text(AGENT)
+    for name, near in (("scrbe", "scribe"), ("trunklin", "trunkline"), ("asynci", "asyncio")):
+        (tmp_path / "caller.py").write_text(f"\nimport {name}\n")
+        code, _, said = trunkline("serve", "caller:agent")
+        lines = said.splitlines()
+        assert code == 2 and lines[-3].endswith(f"No module named {name!r}; did you mean {near!r}?")
+        assert lines[-1] == f"Hint: sed -n 2p {tmp_path / 'caller.py'}"
+        check_runs(lines[-1].removeprefix("Hint: "))
+
+
+def test_line_of_an_env_file_is_printed_by_the_hint(trunkline: Run, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("A2ACLI_TIMEOUT=5s\nnot an assignment\n")
+    for words in ("send http://127.0.0.1:1 hi", "inbox list"):
+        code, _, said = trunkline(*words.split())
+        assert code == 2 and said.splitlines()[-1] == f"Hint: sed -n 2p {tmp_path / '.env'}"
+
+
+@pytest.mark.parametrize("command", ["hub", "hub check", "inbox list --store", "task list --hub"])
+def test_error_of_a_variable_does_not_name_the_hub_file(
+    trunkline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "hub.yaml").write_text("settings:\n  retention: 7d\n")
+    monkeypatch.setenv("TRUNKLINE_PORT", "abc")
+    code, out, said = trunkline(*command.split(), "work")
+    assert code == 2 and "setting 'port' (from TRUNKLINE_PORT): expected an integer" in out + said
+    assert "hub.yaml" not in out + said
+    if command != "hub check":
+        assert said.splitlines()[-1] == "Hint: unset TRUNKLINE_PORT"
+
+
+def test_wrong_setting_in_the_hub_file_is_located_by_its_line_alone(trunkline: Run, tmp_path: Path) -> None:
+    (tmp_path / "hub.yaml").write_text("name: a\nsettings:\n  retnetion: 7d\n")
+    said = trunkline("hub", ".")[2]
+    assert "Error: hub.yaml, line 3: unknown setting 'retnetion'; did you mean 'retention'?\n" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ("", "this agent needs a key"),
+        ("--api-key wrong-key-1", "the key is not known here"),
+    ],
+)
+def test_missing_and_wrong_key_of_a_hub_have_a_hint(
+    trunkline: Run, guarded_url: str, words: str, error: str
+) -> None:
+    code, _, said = trunkline("task", "list", "--hub", guarded_url, *words.split())
+    lines = said.splitlines()
+    assert code == 4 and lines[0].startswith(f"Error: {error}")
+    name = "AUTH_FAILED" if words else "CREDENTIALS_MISSING"
+    assert lines[-2:] == [f"Code: A2ACLI_ERR_{name}", "Hint: export A2ACLI_API_KEY=KEY"]
+
+
+def test_commands_on_a_store_that_a_server_has_say_how_to_stop_it(trunkline: Run, tmp_path: Path) -> None:
+    lock = FileLock(str(tmp_path / "s.db"))
+    lock.acquire()
+    try:
+        said = trunkline("store", "migrate", "--store", "sqlite:///s.db")[2]
+        assert said.splitlines()[-1] == f"Hint: kill {os.getpid()}"
+    finally:
+        lock.release()
+
+
+def test_mock_on_a_port_in_use_suggests_any_free_one(trunkline: Run, tmp_path: Path) -> None:
+    (tmp_path / "mock.yaml").write_text("agent: {name: A}\notherwise: hi\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for words in (("mock", "mock.yaml"), ("mock", "record", "http://127.0.0.1:1")):
+            said = trunkline(*words, "--port", port)[2]
+            error = f"Error: cannot listen on 127.0.0.1:{port}: Address already in use; choose another"
+            assert said.startswith(error)
+            assert said.splitlines()[-1] == f"Hint: trunkline {' '.join(words)} --port 0"
 
 
 def test_a_port_in_use_suggests_any_free_one(trunkline: Run) -> None:

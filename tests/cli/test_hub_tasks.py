@@ -149,19 +149,22 @@ def test_an_agent_that_is_named_comes_before_the_hub_of_the_folder(
 
 AWAY: dict[str, Any] = {
     "kind": "status",
-    "message": {"parts": [{"text": "ann is away; it is tried again."}], "metadata": {"trunkline.away": True}},
+    "message": {
+        "parts": [{"text": "ann cannot be reached now; the task waits."}],
+        "metadata": {"trunkline.away": True},
+    },
 }
 
 
 def test_an_absent_agent_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
     task = {"taskId": TASK, "agent": "ann", "state": "working", "events": [{"kind": "status"}, AWAY]}
-    assert absence_of(task) == "ann is away; it is tried again."
+    assert absence_of(task) == "ann cannot be reached now; the task waits."
     assert not absence_of({"events": [AWAY, {"kind": "status"}]})
     listed = {"state": "ready", "reason": ""}
     notices = AbsenceNotices()
     for events in ([], task["events"], task["events"]):
         notices.report({**task, "events": events}, lambda *_: listed)
-    assert capsys.readouterr().err == "Waiting: ann is away; it is tried again.\n"
+    assert capsys.readouterr().err == "Waiting: ann cannot be reached now; the task waits.\n"
 
 
 def test_an_agent_that_the_catalogue_cannot_reach_is_reported(capsys: pytest.CaptureFixture[str]) -> None:

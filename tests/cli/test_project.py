@@ -51,14 +51,14 @@ def test_the_container_copies_and_starts_what_is_there(trunkline: Run, tmp_path:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("../up", "is no name of a project"),
-        ("a/b", "is no name of a project"),
-        ("", "is no name of a project"),
-        ("1st", "is no name of a project"),
-        ("tail-", "is no name of a project"),
-        ("a.b", "is no name of a project"),
-        ("a\nb", "is no name of a project"),
-        ("n" * 65, "is no name of a project"),
+        ("../up", "is not a valid project name"),
+        ("a/b", "is not a valid project name"),
+        ("", "is not a valid project name"),
+        ("1st", "is not a valid project name"),
+        ("tail-", "is not a valid project name"),
+        ("a.b", "is not a valid project name"),
+        ("a\nb", "is not a valid project name"),
+        ("n" * 65, "is not a valid project name"),
         ("Trunkline", "choose another"),
     ],
 )
@@ -80,6 +80,6 @@ def test_what_exists_is_left_alone(trunkline: Run, tmp_path: Path, kind: str) ->
         there.symlink_to(tmp_path / "nowhere")
     code, out, err = trunkline("new", "desk")
     assert (code, out) == (2, "")
-    assert "desk exists already; choose another name, or remove it" in err
+    assert "desk already exists; choose another name, or remove it" in err
     assert [one.name for one in tmp_path.iterdir()] == ["desk"]
     assert kind != "directory" or list(there.iterdir()) == []

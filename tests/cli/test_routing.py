@@ -37,6 +37,8 @@ class Asked:
         self.calls.append((method, path, form or {k: v for k, v in query.items() if v}))
         if path.endswith("route"):
             return ROUTE
+        if path == "/api/agents":
+            return {"items": [{"name": "ann", "skills": [{"id": "work"}]}]}
         return {"tasks": [ITEM]} if method == "POST" else {**ITEM, **self.end}
 
 
@@ -89,6 +91,12 @@ def test_work_is_dispatched_and_awaited(trunkline: Run, asked: Asked) -> None:
     asked.end = {"state": "rejected", "error": "There is no agent 'anm' here."}
     code, out, _ = trunkline("dispatch", "x", *STORE)
     assert code == 1 and "no agent 'anm'" in out
+    for words, near in (
+        (("--agent", "anm"), "agent 'anm'; did you mean 'ann'"),
+        (("--skill", "wrk"), "skill 'wrk'"),
+    ):
+        error = trunkline("dispatch", "x", *words, *STORE)[2]
+        assert error.startswith(f"Warning: the hub lists no {near}") and "did you mean" in error
 
 
 def test_a_route_is_explained(trunkline: Run, asked: Asked) -> None:

@@ -102,7 +102,7 @@ def test_with_an_agent_named_a_url_is_a_text(trunkline: Run, demo_url: str) -> N
 def test_two_words_without_a_url_are_refused(trunkline: Run, demo_url: str) -> None:
     code, _, err = trunkline("send", "localhost", "hello", "-a", demo_url)
     assert code == 2
-    assert "quote it" in err
+    assert "quote the text" in err
 
 
 def test_json_is_one_document_with_the_answer_of_a_send(trunkline: Run, demo_url: str) -> None:

@@ -113,11 +113,11 @@ def test_a_module_that_misses_another_shows_where(monkeypatch: pytest.MonkeyPatc
         (["--port", "70000"], "setting 'port' (from command line): expected"),
         (
             ["--log-level", "loud"],
-            "setting 'log_level' (from command line): Invalid enum value 'loud'; choose debug",
+            "setting 'log_level' (from command line): invalid value 'loud'; choose debug",
         ),
         (
             ["--log-format", "xml"],
-            "setting 'log_format' (from command line): Invalid enum value 'xml'; choose text, json",
+            "setting 'log_format' (from command line): invalid value 'xml'; choose text, json",
         ),
         (["--public-url", "agent.example"], "public_url"),
         (["--key", "short"], "at least 8 characters"),

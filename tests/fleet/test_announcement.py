@@ -67,11 +67,12 @@ def test_an_agent_is_announced_again_and_withdrawn(
     ttls = [body["ttl"] for _, _, body in hub.heard]
     assert ttls == [0.003] * (len(ttls) - 1) + [0]
     assert {body["url"] for _, _, body in hub.heard} == {url}
+    fix = "check --announce: it is the address of a hub"
     # The same trouble is said once.
     assert [record.getMessage() for record in caplog.records] == [
-        "announce.failed agent=a b reason=hub.example: nobody there",
-        "announce.failed agent=a b reason=409 a b belongs to a file",
-        "announce.failed agent=a b reason=500",
+        f"announce.failed agent=a b hub=http://hub.example reason='hub.example: nobody there' fix={fix!r}",
+        f"announce.failed agent=a b hub=http://hub.example reason='409 a b belongs to a file' fix={fix!r}",
+        f"announce.failed agent=a b hub=http://hub.example reason='500' fix={fix!r}",
         f"announce.listed agent=a b url={url}",
         "announce.withdrawn agent=a b",
     ]

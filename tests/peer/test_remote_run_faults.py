@@ -120,7 +120,9 @@ def test_task_waits_for_a_listed_agent_that_was_never_reached(monkeypatch: pytes
                 while not is_away(child):
                     await runner.tasks.move(child, 5)
                 assert child.state.status_message is not None and starting.attempts
-                assert child.state.status_message.parts[0].text == "peer is away; it is tried again."
+                assert (
+                    child.state.status_message.parts[0].text == "peer cannot be reached now; the task waits."
+                )
                 starting.is_up = True
                 await runner.reach(feed, TaskState.INPUT_REQUIRED)
                 assert reason(feed) == "First?"

@@ -65,7 +65,10 @@ class Keyring:
     ) -> None:
         """Take the keys that are settings, and what they may do."""
         self._now = now_ms
-        self._settings = [_fixed(key, scopes) for key in keys]
+        try:
+            self._settings = [_fixed(key, scopes) for key in keys]
+        except Misuse as error:
+            raise Misuse(f"setting 'keys' (--key or TRUNKLINE_KEYS): {error}", hint=error.hint) from None
         self._fixed = self._settings
         self._stored: dict[bytes, _KeyEntry] = {}
         # Whether nothing opened by a key here; one that was revoked, or is named no longer, counts.
@@ -172,7 +175,8 @@ def check_key(key: Secret) -> None:
     """
     text = key.reveal()
     if len(text) < _SHORTEST:
-        raise Misuse(f"a key must have at least {_SHORTEST} characters")
+        text = f"a key must have at least {_SHORTEST} characters; openssl rand -hex 16 makes one"
+        raise Misuse(text, hint="openssl rand -hex 16")
     if not text.isprintable() or text != text.strip():
         raise Misuse("a key must be printable, without space around it; no header can carry this one")
 

@@ -25,6 +25,7 @@ from trunkline.auth.signing import Signer
 from trunkline.auth.vault import Vault, find_key
 from trunkline.cli.admin_endpoint import AdminEndpoint, read_admin_endpoint
 from trunkline.cli.console import print_json
+from trunkline.cli.failure import has_secret
 from trunkline.clock import Ids, now_ms
 from trunkline.config import DEFAULT, Settings, SourcedValue, collect, convert, seconds
 from trunkline.errors import (
@@ -110,6 +111,13 @@ def collect_for(url: str | None) -> dict[str, SourcedValue]:
             why, hint = "there is no such folder", shlex.join(["trunkline", "hub", "init", url])
         raise Misuse(f"{url!r} is neither a store URL nor the folder of a hub: {why}", hint=hint)
     return collect({}, {"store": url})
+
+
+def start_command(place: str) -> str:
+    """Return the command that starts the hub of a folder or of a store; a password is left out."""
+    if ":" not in place:
+        return shlex.join(["trunkline", "hub", place])
+    return "trunkline hub --store " + ("URL" if has_secret([place]) else shlex.quote(place))
 
 
 class Operator:

@@ -10,12 +10,15 @@ import typer
 
 from trunkline.cli.admin import Operator, checked_id
 from trunkline.cli.console import field_lines, one_line
+from trunkline.cli.failure import has_secret
+from trunkline.cli.next_command import command_line
 from trunkline.cli.parsing import Commands, Count, Members, Tenant, read_members
 from trunkline.errors import Misuse
 from trunkline.fleet.ceremonies.ceremony import CEREMONY_ID
 
 commands = Commands()
 CEREMONIES = "/api/ceremonies"
+_EXAMPLE = "0 9 * * 1-5"
 CeremonyId = Annotated[str, typer.Argument(metavar="ID", help="The id of the ceremony.")]
 _LABELS = {
     "id": "id", "name": "name", "owner": "owner", "state": "state", "reason": "reason",
@@ -53,8 +56,10 @@ def show(ceremony_id: CeremonyId, *, tenant: Tenant = "", operator: Operator) ->
 @commands.local("create")
 def create(
     ceremony_id: CeremonyId,
-    schedule: Annotated[str, typer.Argument(help="Five fields of cron in quotes, or one date and time.")],
-    skill: Annotated[str, typer.Argument(help="The skill that is asked for.")],
+    schedule: Annotated[
+        str, typer.Argument(metavar="SCHEDULE", help="Five cron fields in quotes, or one date and time.")
+    ],
+    skill: Annotated[str, typer.Argument(metavar="SKILL", help="Skill to request.")],
     *,
     name: Annotated[str, typer.Option(help="Its name; the id unless told.")] = "",
     members: Members = None,
@@ -63,8 +68,19 @@ def create(
 ) -> None:
     """Have a skill asked for by a schedule."""
     form = {"id": ceremony_id, "name": name or ceremony_id, "schedule": schedule, "skill": skill}
-    made = _post(operator, tenant, "create", {**form, **read_members(members)})
-    operator.print(made, f"ceremony {made['id']} is kept: {_next(made)}")
+    place = {
+        "--tenant": tenant,
+        "--store": "" if has_secret([operator.store or ""]) else operator.store or "",
+    }
+    try:
+        made = _post(operator, tenant, "create", {**form, **read_members(members)})
+    except Misuse as error:
+        if str(error).startswith("schedule: "):
+            error.hint = command_line("ceremony create", ceremony_id, _EXAMPLE, skill, options=place)
+        elif str(error).startswith("id: "):
+            error.hint = command_line("ceremony show", ceremony_id, options=place)
+        raise
+    operator.print(made, f"created ceremony {made['id']}: {_next(made)}")
 
 
 @commands.local("update")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 import sys
 from collections.abc import Callable, Coroutine
 from difflib import get_close_matches
@@ -17,6 +18,8 @@ from msgspec.structs import replace
 from trunkline.cli.configuration import ClientConfiguration, load_configuration
 from trunkline.cli.console import clear_progress, escape_controls, one_line, print_notice
 from trunkline.cli.failure import (
+    KEY_HINT,
+    CommandFailure,
     complete_hint,
     failure_of,
     hint_for,
@@ -68,8 +71,10 @@ def run_command(
     """
     session: Session | None = None
     place: str | None = None
+    has_credentials = False
     try:
         config = load_configuration(invocation.flags)
+        has_credentials = any(config.secret(name) is not None for name in ("bearer", "api-key"))
         _set_up_logging(config)
         if on_hub and (place := find_hub(invocation, config)) is not None:
             _hub_module().run_on_hub(on_hub, place, invocation, config)
@@ -83,7 +88,8 @@ def run_command(
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - told with its code; with --debug whole
-        raise _exit_for(error, session, invocation, place or "") from None
+        failure = _hub_failure(error, place, has_credentials=has_credentials) if place else failure_of(error)
+        raise _exit_for(error, session, invocation, failure) from None
     if code:
         raise typer.Exit(code)
 
@@ -131,7 +137,8 @@ def find_hub(invocation: Invocation, config: ClientConfiguration) -> str | None:
     agent = typed if "agent_card" in flags or typed.startswith(ADDRESSES) else ""
     if "hub" in flags:
         if agent:
-            raise Misuse(f"--hub {flags['hub']} and the agent {agent} are both named: give one of them")
+            text = f"--hub {flags['hub']} and the agent {agent} are both named: give one of them"
+            raise Misuse(text, hint=f"trunkline task list --hub {shlex.quote(str(flags['hub']))}")
         return str(flags["hub"])
     named = agent or config.text("agent-card")
     if named:
@@ -143,8 +150,12 @@ def find_hub(invocation: Invocation, config: ClientConfiguration) -> str | None:
             invocation.refuse(("tenant", "agent"), f"{named} is an agent; these options are for a hub")
         return named if is_hub else None
     server = _hub_module().server_here()
-    if server is None:
+    if server is None and len(arguments) > 1:
+        # The first one was meant as the agent.
         return None
+    if server is None:
+        text = "no hub and no agent is named: name a hub with --hub DIR or an agent with -a REF"
+        raise Misuse(f"{text}, or set A2ACLI_AGENT_CARD", hint="--hub DIR")
     print_notice("Hub", f"{server} (this folder)")
     return ""
 
@@ -167,11 +178,19 @@ async def _run(session: Session, work: Work) -> int:
         await session.close()
 
 
-def _exit_for(error: Exception, session: Session | None, invocation: Invocation, hub: str) -> typer.Exit:
+def _hub_failure(error: Exception, hub: str, *, has_credentials: bool) -> CommandFailure:
+    """Return the failure of a command on the hub at a place."""
+    failure = failure_of(error, has_credentials=has_credentials)
+    if failure.code == "A2ACLI_ERR_UNREACHABLE" and hub.startswith(ADDRESSES):
+        return replace(failure, hint=hint_for_unreachable(hub, error, "hub DIR"))
+    is_denied = failure.code in ("A2ACLI_ERR_CREDENTIALS_MISSING", "A2ACLI_ERR_AUTH_FAILED")
+    return replace(failure, hint=KEY_HINT) if is_denied else failure
+
+
+def _exit_for(
+    error: Exception, session: Session | None, invocation: Invocation, failure: CommandFailure
+) -> typer.Exit:
     if session is None:
-        failure = failure_of(error)
-        if failure.code == "A2ACLI_ERR_UNREACHABLE" and hub.startswith(ADDRESSES):
-            failure = replace(failure, hint=hint_for_unreachable(hub, error, "hub DIR"))
         as_json = is_json_asked(invocation.flags)
     else:
         failure = failure_of(

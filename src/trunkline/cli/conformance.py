@@ -54,10 +54,11 @@ async def conformance(session: Session) -> int:
 def _kit(told: str) -> Path:
     if not told:
         raise Misuse(
-            f"--kit names a checkout of the official test kit: {_CLONE}; trunkline doctor needs none"
+            f"--kit names a checkout of the official test kit: {_CLONE}; trunkline doctor needs none",
+            hint=_CLONE,
         )
     if not (Path(told) / _SUITE).is_dir():
-        raise Misuse(f"{told} is no checkout of the test kit for 1.0: it has no {_SUITE}; {_CLONE}")
+        raise Misuse(f"{told} is not a checkout of the test kit for 1.0: it has no {_SUITE}", hint=_CLONE)
     return Path(told).resolve()
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
+import typer.main
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -60,13 +61,13 @@ _LISTING = re.compile(r"trunkline ([a-z]+) list")
 _PLACES = ("--store", "--hub", "--tenant")
 # A URL with a password, such as that of a store.
 _LOGIN_IN_URL = re.compile(r"://[^/\s@]*:[^/\s@]*@")
-_LOCATED = re.compile(r"(\S+?)(?:, line ([0-9]+)|: invalid JSON)")
+_LOCATED = re.compile(r"(\S+?)(?:(?:, line |:)([0-9]+)|: invalid JSON)")
 # The command with which an error about a missing extra ends.
 _EXTRA = re.compile(r"pip install 'trunkline\[[a-z-]+\]'")
 _UNKNOWN_ID = ("A2ACLI_ERR_USAGE", "InvalidParamsError", "TaskNotFoundError", "TRUNKLINE_ROUTE_NOT_FOUND")
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _LOGIN = {"oauth2", "openIdConnect"}
-_KEY_HINT, _TOKEN_HINT = "export A2ACLI_API_KEY=KEY", "export A2ACLI_BEARER=TOKEN"
+KEY_HINT, _TOKEN_HINT = "export A2ACLI_API_KEY=KEY", "export A2ACLI_BEARER=TOKEN"
 # A hint that ends so has the same command behind it.
 _THEN = " &&"
 # How a program gives credentials; here the hint says how.
@@ -147,7 +148,11 @@ def print_failure(failure: CommandFailure, *, as_json: bool, compact: bool = Fal
 
 def print_error(error: e.TrunklineError, typed: Sequence[str]) -> None:
     """Print the error of a command that calls no agent; `typed` are its words."""
-    print_failure(complete_hint(failure_of(error), typed), as_json=is_json_typed(typed))
+    failure = failure_of(error)
+    if isinstance(error, e.StoreInUse) and error.pid and typed[:1] == ["store"]:
+        # These commands maintain this store; another one does not help.
+        failure = replace(failure, hint=f"kill {error.pid}")
+    print_failure(complete_hint(failure, typed), as_json=is_json_typed(typed))
 
 
 def complete_hint(failure: CommandFailure, typed: Sequence[str]) -> CommandFailure:
@@ -158,18 +163,33 @@ def complete_hint(failure: CommandFailure, typed: Sequence[str]) -> CommandFailu
         hint = extra[0]
     elif hint.endswith(_THEN):
         hint += f" {_retyped(typed, '')}".rstrip()
-    elif hint.startswith("--") or hint == "URL":
+    elif hint.startswith("--") or hint in ("URL", "TEXT"):
         hint = _retyped(typed, hint)
     elif not hint and (place := _show_place(failure.message)):
         hint = place
     elif not hint and failure.code in _UNKNOWN_ID and typed[:1] and typed[0] in _LISTED:
         is_list_useless = typed[1:2] and typed[1] in ("create", "add", "list")
-        hint = f"trunkline help {typed[0]}" if is_list_useless else _listing(typed[0], typed)
+        hint = _help(typed) if is_list_useless else _listing(typed[0], typed)
     elif listing is not None:
         hint = _listing(listing[1], typed)
     elif not hint and failure.code == "A2ACLI_ERR_USAGE":
-        hint = shlex.join(["trunkline", "help", *typed[:1]])
+        hint = _help(typed)
     return replace(failure, hint=hint)
+
+
+def _help(typed: Sequence[str]) -> str:
+    """Return the command that shows how the command that was typed is used."""
+    from trunkline.cli.main import app
+
+    command: Any = typer.main.get_group(app)
+    words: list[str] = []
+    for word in typed:
+        known = getattr(command, "commands", {})
+        if word not in known:
+            break
+        command = known[word] if words else command.loaded(word)
+        words.append(word)
+    return shlex.join(["trunkline", "help", *words])
 
 
 def _listing(group: str, typed: Sequence[str]) -> str:
@@ -269,7 +289,7 @@ def _credentials_hint(session: Session) -> str:
     if session.logged_in or kinds.keys() & _LOGIN:
         return session.command("auth login")
     is_token_tried = session.config.values["bearer"].value is not None and "http" in kinds
-    return _TOKEN_HINT if is_token_tried or {*kinds} == {"http"} else _KEY_HINT
+    return _TOKEN_HINT if is_token_tried or {*kinds} == {"http"} else KEY_HINT
 
 
 def _accepted_schemes(card: PeerCard) -> list[PeerScheme]:
@@ -301,7 +321,7 @@ def hint_for_address(failure: CommandFailure, error: Exception, url: str) -> str
         case "A2ACLI_ERR_CARD_NOT_FOUND":
             return _card_hint(url, error)
         case "A2ACLI_ERR_CREDENTIALS_MISSING" | "A2ACLI_ERR_AUTH_FAILED":
-            return _KEY_HINT
+            return KEY_HINT
         case _:
             return failure.hint
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shlex
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,7 +16,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.tree import Tree
 
-from trunkline.cli.admin import Operator, opened_store, server_beside, server_of
+from trunkline.cli.admin import Operator, opened_store, server_beside, server_of, start_command
 from trunkline.cli.admin_endpoint import AdminEndpoint
 from trunkline.cli.console import (
     escape_controls,
@@ -45,6 +44,7 @@ from trunkline.net.egress import Egress, target
 from trunkline.net.http_client import SocketHttpClient
 from trunkline.run.runner import Runner
 from trunkline.store.url import database_file
+from trunkline.store.url import shown as shown_store
 
 _LOOK_S = 0.1
 _MARKS = {"done": "✓", "failed": "✗", "running": "●", "waiting": "…", "cancelled": "-"}
@@ -131,9 +131,8 @@ async def _missing_hub(operator: Operator) -> Misuse:
     if _has_database(operator.settings):
         async with opened_store(operator.settings):
             pass
-    folder = operator.store or "."
-    place = operator.store or "this folder"
-    start = shlex.join(["trunkline", "hub", folder])
+    place = shown_store(operator.store) if operator.store else "this folder"
+    start = start_command(operator.store or ".")
     return Misuse(f"the hub of {place} does not run; start it: {start}", hint=start)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from trunkline.cli.admin import AGENTS, TASKS_API, Operator, call_api, settings_for
+from trunkline.cli.admin import AGENTS, TASKS_API, Operator, call_api, settings_for, start_command
 from trunkline.cli.admin_endpoint import read_admin_endpoint
 from trunkline.cli.configuration import ClientConfiguration
 from trunkline.cli.console import print_block, print_data, print_field, print_given, print_json, print_notice
@@ -35,6 +36,7 @@ _WHY = "a hub's own list of tasks has no such option; name the agent with -a to 
 # What a list was asked for, as the command for its next page repeats it.
 _FILTERS = ("status", "agent", "context_id", "page_size")
 _SETTLED_WARNINGS = ("failed", "rejected", CANCELED)
+_HUB_PATHS = ("", "/a2a")
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -51,6 +53,10 @@ class HubTasks:
         self.config = config
         self.tenant = tenant
         is_address = place.startswith(_ADDRESSES)
+        if is_address and urlsplit(place).path.rstrip("/") not in _HUB_PATHS:
+            parts = urlsplit(place)
+            hint = f"--hub {shlex.quote(f'{parts.scheme}://{parts.netloc}')}"
+            raise Misuse(f"{place} is not the address of a hub: its path is / or /a2a", hint=hint)
         self._is_remote = is_address and not is_own_hub(place)
         self._operator = Operator(None if is_address else place or None)
 
@@ -59,8 +65,10 @@ class HubTasks:
         if not self._is_remote:
             settings = self._operator.settings
             if read_admin_endpoint(settings) is None:
-                start = f"trunkline hub {self._operator.store or '.'}"
-                raise Misuse(f"no server has this store: {shown_store(settings.store)}; start it", hint=start)
+                raise Misuse(
+                    f"no server has this store: {shown_store(settings.store)}; start it",
+                    hint=start_command(self._operator.store or "."),
+                )
             return self._operator.ask(method, path, tenant=self.tenant, **query)
         bearer, api_key = credentials_from(self.config)
         headers = [("Content-Type", "application/json")]
@@ -150,7 +158,7 @@ def is_own_hub(url: str) -> bool:
         return False
     given, own = urlsplit(url), urlsplit(endpoint.url)
     names = _LOOPBACK if own.hostname in _LOOPBACK else {own.hostname}
-    at_hub = given.scheme == "http" and given.path.rstrip("/") in ("", "/a2a")
+    at_hub = given.scheme == "http" and given.path.rstrip("/") in _HUB_PATHS
     return at_hub and given.hostname in names and given.port == own.port
 
 
@@ -199,23 +207,26 @@ def list_tasks(hub: HubTasks, invocation: Invocation) -> None:
             print_field("Task", "  ".join([task["taskId"], task["agent"], task["state"], task["updatedAt"]]))
         print_field("Tasks", str(len(page["items"])))
         if query["agent"] and not page["items"]:
-            _note_unlisted(hub, query["agent"])
+            note_unlisted(hub.ask, agents=[query["agent"]])
         if page["next"]:
             flags = {name: str(invocation.flags.get(name, "")) for name in _FILTERS}
             kept = {f"--{name.replace('_', '-')}": value for name, value in flags.items()}
             print_next(hub.command("task list", options={**kept, "--page-token": page["next"]}))
 
 
-def _note_unlisted(hub: HubTasks, name: str) -> None:
-    """Report that the hub lists no agent of this name, with the most similar one."""
+def note_unlisted(ask: Callable[..., Any], *, agents: Sequence[str] = (), skill: str = "") -> None:
+    """Report each agent and skill that the hub does not list, with the most similar name."""
     try:
-        names: list[str] = [one["name"] for one in hub.ask("GET", AGENTS)["items"]]
+        listed: list[dict[str, Any]] = ask("GET", AGENTS)["items"]
     except Misuse:
         # A server without a catalogue.
         return
-    near = get_close_matches(name, names, 1)
-    if near and name not in names:
-        print_notice("Warning", f"the hub lists no agent {name!r}; did you mean {near[0]!r}?")
+    names = [one["name"] for one in listed]
+    skills = {each["id"] for one in listed for each in one["skills"]}
+    for kind, name, known in (*[("agent", name, names) for name in agents], ("skill", skill, sorted(skills))):
+        near = get_close_matches(name, known, 1)
+        if near and name not in known:
+            print_notice("Warning", f"the hub lists no {kind} {name!r}; did you mean {near[0]!r}?")
 
 
 def cancel_task(hub: HubTasks, invocation: Invocation) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from importlib import import_module
 from typing import Annotated, Any
@@ -144,6 +145,8 @@ def main() -> None:
         from trunkline.cli.tool import register_shells
 
         register_shells()
+    # Commands that set up no logging print errors, not log lines.
+    logging.getLogger("trunkline").addHandler(logging.NullHandler())
     try:
         app(prog_name="trunkline")
     except TrunklineError as error:

@@ -14,6 +14,7 @@ import typer
 from trunkline.cli.command import run_logged
 from trunkline.cli.configuration import ClientConfiguration
 from trunkline.cli.parsing import Commands, Invocation, ServingGroup, Several
+from trunkline.cli.session import ADDRESSES
 from trunkline.cli.tools import OF_AGENTS, toolbox_of
 from trunkline.errors import Misuse, StoreInUse
 from trunkline.mcp.client_config import CLIENTS, PLACES, ServedBy, configuration
@@ -60,8 +61,17 @@ async def _source(invocation: Invocation, config: ClientConfiguration) -> AsyncG
         async with _workspace(Path(folders[0])) as source:
             yield source
         return
+    _check_agents(invocation.arguments)
     async with toolbox_of(invocation, config) as box:
         yield ToolboxSource(box)
+
+
+def _check_agents(words: tuple[str, ...]) -> None:
+    """Raise Misuse for a word that is neither a URL nor a file."""
+    for word in words:
+        if not word.startswith(ADDRESSES) and not Path(word).exists():
+            text = f"{word!r} is neither the URL of an agent, nor the file of a card, nor the folder of a hub"
+            raise Misuse(text, hint="trunkline mcp http://HOST:PORT")
 
 
 def _folders(words: tuple[str, ...]) -> list[str]:

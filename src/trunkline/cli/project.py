@@ -29,12 +29,14 @@ def begin(
     """Write a project that runs: an agent, its test, a container."""
     if not _NAME.fullmatch(name):
         raise Misuse(
-            f"{name!r} is no name of a project: letters, digits, - and _, "
-            "beginning with a letter and ending without - or _, 64 at most"
+            f"{name!r} is not a valid project name: use 1 to 64 letters, digits, - and _, "
+            "with a letter first and a letter or digit last",
+            hint="trunkline new NAME",
         )
     image = name.lower().replace("_", "-")
     if image == "trunkline":
-        raise Misuse("a project named trunkline would hide the package of that name; choose another")
+        text = "a project named trunkline would hide the package of that name; choose another"
+        raise Misuse(text, hint="trunkline new NAME")
     project = Path(name)
     try:
         project.mkdir()
@@ -45,7 +47,8 @@ def begin(
             file.write_text(text.replace("{name}", name).replace("{image}", image), encoding="utf-8")
             print(file)
     except FileExistsError:
-        raise Misuse(f"{project} exists already; choose another name, or remove it") from None
+        text = f"{project} already exists; choose another name, or remove it"
+        raise Misuse(text, hint="trunkline new NAME") from None
     except OSError as error:
         raise Misuse(f"{project}: {error.strerror}") from None
     print()

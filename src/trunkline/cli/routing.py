@@ -12,7 +12,7 @@ import typer
 
 from trunkline.cli.admin import TASKS_API, Operator
 from trunkline.cli.console import escape_controls
-from trunkline.cli.hub_tasks import AT_WORK, EVERY_S, AbsenceNotices, inbox_command, print_task
+from trunkline.cli.hub_tasks import AT_WORK, EVERY_S, AbsenceNotices, inbox_command, note_unlisted, print_task
 from trunkline.cli.json_input import read_json
 from trunkline.cli.next_command import command_line, print_next
 from trunkline.cli.parsing import Commands, Several, StoreUrl, Tenant
@@ -53,7 +53,7 @@ def dispatch(
     It waits until each task ends or asks something, or for --wait seconds. Exit code 1 if a task failed.
     """
     if not message and not data:
-        raise Misuse("there is nothing to dispatch: give a message, --data or both")
+        raise Misuse("there is nothing to dispatch: give a message, --data or both", hint="TEXT")
     form = {
         "message": message, "skill": skill, "targets": agent, "contextId": context_id,
         "correlationId": correlation_id, "metadata": {"effectHint": effect} if effect else None,
@@ -75,6 +75,8 @@ def dispatch(
     for one in [] if operator.as_json else tasks:
         print_task(one)
         _print_next(one, operator.store or "", tenant)
+    if any([one["state"] == "rejected" for one in tasks]):
+        note_unlisted(partial(operator.ask, tenant=tenant), agents=agent or (), skill=skill)
     raise typer.Exit(int(any([one["state"] in ("failed", "rejected") for one in tasks])))
 
 
@@ -100,9 +102,10 @@ def explain(
     """Show why an agent does a task; or which one would be chosen now, drawn anew each time."""
     query = {"skill": skill, "effect": effect, "agent": agent, "contextId": context_id}
     if bool(task_id) is any(query.values()):
-        raise Misuse("name a task, or what would be asked for: --skill, --agent or --context-id")
+        text = "give either the ID of a task, or one or more of --skill, --effect, --agent and --context-id"
+        raise Misuse(text, hint="trunkline route explain --skill SKILL")
     if task_id and not is_task_id(task_id):
-        raise Misuse(f"{task_id!r} is not the id of a task")
+        raise Misuse(f"{task_id!r} is not the ID of a task", hint="trunkline task list")
     path = f"{TASKS_API}/{task_id}/route" if task_id else ROUTE
     found = operator.ask("GET", path, **query, tenant=tenant)
     why = f"{found['refusal']}: {found['reason']}" if found.get("refusal") else found["reason"]

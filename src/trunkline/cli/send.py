@@ -11,6 +11,7 @@ import msgspec
 
 from trunkline.cli.configuration import ClientConfiguration
 from trunkline.cli.json_input import read_file, read_json
+from trunkline.cli.next_command import command_line
 from trunkline.cli.options import SENDING
 from trunkline.cli.parsing import Commands
 from trunkline.cli.results import follow, show_result, show_sent, show_stream
@@ -85,7 +86,9 @@ def message_parts(words: Sequence[str], flags: Sequence[tuple[str, str]]) -> lis
     """
     if len(words) > 1:
         raise Misuse(
-            f"{len(words)} words where one text is meant: quote it, and name the agent by its whole URL or -a"
+            f"{len(words)} words where one text is expected: quote the text, and name the agent by its URL "
+            "or -a",
+            hint=command_line("send", " ".join(words), target={"-a": "URL"}),
         )
     read = {"file": _file_part, "data": _data_part}
     parts = [Part(text=word) for word in words]

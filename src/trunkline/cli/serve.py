@@ -99,14 +99,8 @@ def find(target: str) -> Agent:
     Raises:
         Misuse: the module or the agent does not exist; the message names the closest one.
     """
-    module_name, colon, attribute = target.partition(":")
-    if not colon or not module_name or module_name.startswith(".") or not attribute:
-        meant = f"{module_name.strip('.') or 'MODULE'}:{attribute or 'AGENT'}"
-        text = f"{target!r} should be MODULE:AGENT, for example scribe:agent"
-        raise Misuse(text, hint=shlex.join(["trunkline", "serve", meant]))
-    if module_name.endswith(".py"):
-        meant = f"{'.'.join(Path(module_name).with_suffix('').parts)}:{attribute}"
-        raise Misuse(f"{target!r} names a file; did you mean {meant}?", hint=f"trunkline serve {meant}")
+    module_name, _, attribute = target.partition(":")
+    _check_target(target, module_name, attribute)
     sys.path.insert(0, str(Path.cwd()))
     try:
         module = importlib.import_module(module_name)
@@ -115,7 +109,7 @@ def find(target: str) -> Agent:
         if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
             raise _missing_module(module_name, attribute) from None
         raise _broken(module_name, error) from error
-    except Exception as error:  # noqa: BLE001 - told with the frames of the module
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - told with the frames of the module
         raise _broken(module_name, error) from error
     found = getattr(module, attribute, None)
     if not isinstance(found, Agent):
@@ -126,6 +120,26 @@ def find(target: str) -> Agent:
     if not found.skills:
         raise Misuse(f"{target} has no skill; decorate a function with @{attribute}.skill", hint=_NEW)
     return found
+
+
+def _check_target(target: str, module_name: str, attribute: str) -> None:
+    """Raise Misuse unless a target has the form MODULE:AGENT."""
+    path = Path(module_name)
+    if path.suffix == ".py":
+        is_outside = path.is_absolute() or ".." in path.parts
+        folder, path = (path.parent, Path(path.name)) if is_outside else (None, path)
+        meant = f"{'.'.join(path.with_suffix('').parts)}:{attribute or 'AGENT'}"
+        move = f"cd {shlex.quote(str(folder))} && " if folder else ""
+        hint = f"{move}trunkline serve {meant}"
+        raise Misuse(f"{target!r} names a file; did you mean {meant}?", hint=hint)
+    if module_name and attribute and not module_name.startswith("."):
+        return
+    dotted, dot, last = module_name.strip(".").rpartition(".")
+    if dot and not attribute and not Path(*dotted.split("."), f"{last}.py").is_file():
+        module_name, attribute = dotted, last
+    meant = f"{module_name.strip('.') or 'MODULE'}:{attribute or 'AGENT'}"
+    text = f"{target!r} should be MODULE:AGENT, for example scribe:agent"
+    raise Misuse(text, hint=shlex.join(["trunkline", "serve", meant]))
 
 
 def _missing_module(name: str, attribute: str) -> Misuse:
@@ -141,7 +155,7 @@ def _with_suggestion(text: str, target: str) -> Misuse:
     return Misuse(f"{text}; did you mean {target}?", hint=f"trunkline serve {target}")
 
 
-def _broken(module_name: str, error: Exception) -> Misuse:
+def _broken(module_name: str, error: BaseException) -> Misuse:
     """Print the module's own frames of an error at import, and return the error to raise."""
     # The frames of the import itself and of this package do not help the author of the module.
     inner = (str(Path(__file__).parents[1]), str(Path(importlib.__file__).parent), "<frozen importlib")
@@ -149,9 +163,14 @@ def _broken(module_name: str, error: Exception) -> Misuse:
     lines = [*traceback.format_list(frames), *traceback.format_exception_only(error)]
     print(escape_controls("".join(lines)), end="", file=sys.stderr)
     where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    text = f"{module_name} does not import{where}: {type(error).__name__}: {error}"
     missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-    hint = f"pip install {missing}" if missing else f"python -m {module_name}"
-    return Misuse(f"{module_name} does not import{where}: {type(error).__name__}: {error}", hint=hint)
+    # To install a package whose name is a typing mistake would run the code of a stranger.
+    known = [*[path.stem for path in Path().glob("*.py")], "trunkline", *sys.stdlib_module_names]
+    if frames and (near := get_close_matches(missing, known, 1, 0.8)):
+        line = shlex.join(["sed", "-n", f"{frames[-1].lineno}p", frames[-1].filename])
+        return Misuse(f"{text}; did you mean {near[0]!r}?", hint=line)
+    return Misuse(text, hint=f"pip install {missing}" if missing else f"python -m {module_name}")
 
 
 @commands.local("serve")

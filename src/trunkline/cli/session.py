@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from difflib import get_close_matches
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -426,6 +427,11 @@ def credentials_from(config: ClientConfiguration) -> tuple[Secret | None, Secret
 def binding_names(given: tuple[str, ...]) -> tuple[str, ...]:
     """Transports by the names that cards use."""
     names = [one.strip() for each in given for one in each.split(",") if one.strip()]
+    for name in names:
+        if name.lower() not in _BINDINGS:
+            near = _BINDINGS[(get_close_matches(name.lower(), _BINDINGS, 1) or ["jsonrpc"])[0]]
+            choices = ", ".join(dict.fromkeys(_BINDINGS.values()))
+            raise Misuse(f"transport {name!r} is unknown; choose {choices}", hint=f"--transport {near}")
     return tuple([_BINDINGS.get(name.lower(), name) for name in names])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from difflib import get_close_matches
 from typing import Annotated, Any, cast
 
 import msgspec
@@ -29,7 +31,9 @@ def script(
 ) -> None:
     """Print the script that makes a shell complete commands and flags."""
     if shell not in SHELLS:
-        raise Misuse(f"no completion for {shell}: choose {', '.join(SHELLS)}")
+        near = (get_close_matches(shell, SHELLS, 1) or SHELLS)[0]
+        text = f"no completion for {shell!r}: choose {', '.join(SHELLS)}"
+        raise Misuse(text, hint=f"trunkline completion {near}")
     register_shells()
     shell_complete(ctx.find_root().command, {}, "trunkline", COMPLETING, f"source_{shell}")
 
@@ -50,8 +54,11 @@ def usage(
     for word in words or []:
         known = getattr(found.command, "commands", {})
         if word not in known:
-            missing = f"there is no command {' '.join(words or [])!r}"
-            failure = CommandFailure("A2ACLI_ERR_USAGE", missing, "trunkline help")
+            near = get_close_matches(word, known, 1)
+            missing = f"there is no command {word!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+            path = found.command_path.removeprefix("trunkline").split()
+            hint = shlex.join(["trunkline", "help", *path, *near])
+            failure = CommandFailure("A2ACLI_ERR_USAGE", missing, hint)
             print_failure(failure, as_json=False)
             raise typer.Exit(failure.exit)
         command = root.command.loaded(word) if found is root else known[word]

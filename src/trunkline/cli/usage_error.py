@@ -14,6 +14,8 @@ from trunkline.config import find_similar
 # Commands that take settings as `--set name=value`.
 _WITH_SETTINGS = ("trunkline serve", "trunkline hub", "trunkline flow")
 _MEANT_COMMAND = re.compile(r"No such command .* Did you mean '([a-z-]+)'")
+# Options of other commands for the same thing.
+_ALIASES = {"--store": "--hub", "--hub": "--store"}
 _EXPECTED = (
     ("Input should be a valid integer, unable to parse string as an integer", "expected an integer"),
     ("Input should be ", "expected a number "),
@@ -50,6 +52,9 @@ def _correct_option(error: Any, typed: Sequence[str], path: str) -> _Corrected:
     """Return the error of an option that does not exist, corrected to the closest option or setting."""
     name, message = str(error.option_name), f"No such option: {error.option_name}"
     bare = name.removeprefix("--")
+    alias = _ALIASES.get(name, "")
+    if alias and any(alias in one.opts for one in error.ctx.command.params):
+        return f"{message}; did you mean {alias}?", _with_option(typed, name, alias)
     if near := get_close_matches(bare, [one.removeprefix("--") for one in error.possibilities or ()], 1):
         meant = f"--{near[0]}"
         return f"{message}; did you mean {meant}?", _with_option(typed, name, meant)

@@ -121,7 +121,10 @@ class AnnouncedAgent:
     def _log(self, trouble: str) -> None:
         self._said = trouble
         if trouble:
-            log.warning("announce.failed agent=%s reason=%s", self._name, trouble)
+            log.warning(
+                "announce.failed agent=%s hub=%s reason=%a fix=%a",
+                *(self._name, shown(self._hub.url), trouble, _fix(trouble)),
+            )
         else:
             log.info("announce.listed agent=%s url=%s", self._name, shown(self._url))
 
@@ -131,6 +134,13 @@ def pause_s(ttl_s: float, failures: int) -> float:
     if not failures:
         return ttl_s * RENEWED
     return min(FIRST_PAUSE_S * 2 ** min(failures - 1, 10), LONGEST_PAUSE_S)
+
+
+def _fix(trouble: str) -> str:
+    """Return what an operator should do after an announcement has failed."""
+    if trouble.startswith(("401", "403")):
+        return "set TRUNKLINE_ANNOUNCE_KEY to a key with the scope announce"
+    return "check --announce: it is the address of a hub"
 
 
 def _detail(answer: bytes) -> str:

@@ -21,7 +21,7 @@ class HubClient:
     """
 
     def __init__(self, url: str, key: str | Secret, http_client: HttpClient | None = None) -> None:
-        self._url = url.rstrip("/")
+        self.url = url.rstrip("/")
         self._key = key if isinstance(key, Secret) else Secret(key)
         # Only to the hub, wherever that is: whoever made this knows.
         self._client = http_client or SocketHttpClient(Egress(hosts=[target(url).host]))
@@ -35,7 +35,7 @@ class HubClient:
         key = self._key.reveal()
         headers = (("Content-Type", "application/json"), *((("X-API-Key", key),) if key else ()))
         sent = b"" if body is None else msgspec.json.encode(body)
-        response = await self._client.open(HttpRequest(method, f"{self._url}/api{path}", headers, sent))
+        response = await self._client.open(HttpRequest(method, f"{self.url}/api{path}", headers, sent))
         try:
             return response.status, await response.read(_ANSWER_BYTES)
         finally:

@@ -348,7 +348,8 @@ class CarriedAgents:
             reason = fault_of(error)
             # Said once: it is tried again whenever anything of the catalogue changes.
             if self._catalogue.fail(key, f"{entry.imported}: {reason}"):
-                log.error("agent.unloaded agent=%s error=%a", entry.name, reason)
+                fix = "trunkline hub check"
+                log.error("agent.unloaded agent=%s error=%a fix=%a", entry.name, reason, fix)
             return
         self._imported[entry.name] = entry.imported
         self._declared[entry.name] = agent.extensions

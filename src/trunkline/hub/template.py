@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from trunkline.errors import Misuse
@@ -151,7 +152,8 @@ def write_workspace(workspace: Path) -> list[Path]:
     paths = [workspace / name for name in _FILES]
     known = [str(path) for path in paths if path.exists()]
     if known:
-        raise Misuse(f"{', '.join(known)} exists already; name another folder")
+        text = f"{', '.join(known)} already exists; name another folder, or serve this one"
+        raise Misuse(text, hint=shlex.join(["trunkline", "hub", str(workspace)]))
     try:
         for path in paths:
             path.parent.mkdir(parents=True, exist_ok=True)

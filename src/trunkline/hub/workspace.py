@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from trunkline.auth.keys import check_key
 from trunkline.auth.principal import DEFAULT_TENANT, SCOPES, Principal, Scope, check_tenant
 from trunkline.auth.vault import secret_material
-from trunkline.config import Secret, Settings, load, seconds, secret_text
+from trunkline.config import Secret, Settings, SourcedValue, convert, seconds, secret_text
 from trunkline.errors import Misuse
 from trunkline.fleet.health.alerts import AlertLimits
 from trunkline.fleet.notify import Channel
@@ -96,7 +96,9 @@ def read_hub(workspace: Path) -> HubFile:
     for name, value in found.settings.items():
         try:
             durations[name] = _duration(name, value)
-            if (secret := load({name: durations[name]}).secret_key) is not None:
+            # Without the other sources, whose errors are not errors of this file.
+            checked = convert({name: SourcedValue(durations[name], "")})
+            if (secret := checked.secret_key) is not None:
                 secret_material(secret)
         except (ValueError, Misuse) as error:
             raise Misuse(f"{position(f'settings.{name}')}: {error}") from None

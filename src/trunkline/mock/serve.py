@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Sequence
@@ -73,8 +75,10 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        why = error.strerror or error
-        raise Misuse(f"cannot listen on {host}:{port}: {why}; choose another --host or --port") from None
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
+        fix = "--port 0" if error.errno == errno.EADDRINUSE else "--host 127.0.0.1"
+        text = f"cannot listen on {host}:{port}: {why}; choose another --host or --port"
+        raise Misuse(text, hint=fix) from None
 
 
 class MockServer(uvicorn.Server):

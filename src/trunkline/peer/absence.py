@@ -12,6 +12,7 @@ from trunkline.errors import TimedOut, TooManyRequests, TrunklineError, Unreacha
 AWAY_KEY = "trunkline.away"
 # Waiting changes nothing: our own rules refuse it, or what it has to say is too much.
 _FINAL = frozenset({"refused", "url", "size"})
+_BUSY = "accepts no more requests now"
 # The reason of an agent that is given up because it says nothing more.
 SILENT = "silent"
 
@@ -21,6 +22,13 @@ def is_away(error: TrunklineError) -> bool:
     if is_silent(error) or (isinstance(error, Unreachable) and error.reason in _FINAL):
         return False
     return isinstance(error, Unreachable | TooManyRequests) or is_peer_failure(error)
+
+
+def absence_of(error: TrunklineError) -> str:
+    """Return what a caller is shown of an agent that is away; addresses and causes stay out of it."""
+    if isinstance(error, TooManyRequests):
+        return f"accepts no more requests for {error.retry_after_s:.0f} s" if error.retry_after_s else _BUSY
+    return "cannot be reached now"
 
 
 def is_unsent(error: TrunklineError) -> bool:

@@ -38,7 +38,7 @@ from trunkline.errors import (
 )
 from trunkline.log.events import Status, Stepped
 from trunkline.net.egress import shown
-from trunkline.peer.absence import AWAY_KEY, SILENT, is_away, is_silent, is_unsent
+from trunkline.peer.absence import AWAY_KEY, SILENT, absence_of, is_away, is_silent, is_unsent
 from trunkline.peer.callbacks import Following
 from trunkline.peer.failure import UNANSWERED, UNCERTAIN, explain
 from trunkline.peer.hearing import LoginWatch
@@ -474,7 +474,7 @@ class RemoteRun:
         if not self._is_away():
             log.warning("peer.away task=%s error=%a", state.task_id, str(error))
             self._missed()
-            said = spoken(self._work, TaskState.WORKING, f"{self._name} is away; it is tried again.")
+            said = spoken(self._work, TaskState.WORKING, f"{self._name} {absence_of(error)}; the task waits.")
             message = replace(cast("Message", said.message), metadata={AWAY_KEY: True})
             await self._relay.flush()
             await self._work.emit(replace(said, message=message))

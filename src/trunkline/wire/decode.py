@@ -171,6 +171,9 @@ def invalid_params(
     what = in_words(_PATH.sub("", said))
     if form is not None and said.startswith("Invalid enum"):
         what += choices(form, field)
+    named = _NAMED.fullmatch(_PATH.sub("", said))
+    if form is not None and named is not None and named[1] == "unknown field":
+        what += choices(form, field, named[2])
     return InvalidParams(f"{field or whole}: {what}", field=field)
 
 

@@ -237,7 +237,7 @@ class CeremonyApi:
             raise Forbidden(f"the ceremony {one.id!r} is of {one.form.created_by!r}")
         if changes and one.owner == "file":
             raise InvalidParams(
-                f"the ceremony {one.id!r} stands in a file; change it there",
+                f"ceremony {one.id!r} is defined in a file; change it there",
                 field="id",
                 conflict="FILE_OWNED",
             )

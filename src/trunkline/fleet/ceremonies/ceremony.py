@@ -241,7 +241,7 @@ def _check(made: Ceremony) -> None:
 def _check_moment(made: Ceremony, now: int) -> None:
     once = made.schedule.once
     if once is not None and once <= now:
-        raise InvalidParams("this moment has passed", field="schedule")
+        raise InvalidParams("this time has passed; give a later one", field="schedule")
 
 
 def _refusal(error: msgspec.ValidationError) -> InvalidParams:

@@ -127,7 +127,7 @@ class CeremonyStore:
 def taken(ceremony_id: str) -> InvalidParams:
     """The refusal of an id that somebody else has, or that has just been changed."""
     return InvalidParams(
-        f"there is a ceremony {ceremony_id!r} already, or it has just been changed; look at it first",
+        f"ceremony {ceremony_id!r} already exists, or it has just been changed; read it first",
         field="id",
         conflict="CEREMONY_EXISTS",
     )
