@@ -102,7 +102,7 @@ def test_a_conversation_on_a_terminal(talk: Terminal) -> None:
 
 def test_an_interrupted_prompt_ends_at_once(talk: Terminal) -> None:
     talk.interrupt()
-    assert "nothing is under way" in talk.rest()
+    assert "no task was started" in talk.rest()
     assert talk.close() == 130
 
 
@@ -110,7 +110,7 @@ def test_an_interrupted_turn_says_its_task(talk: Terminal) -> None:
     talk.say("sleep 60")
     talk.until("has begun")
     talk.interrupt()
-    assert re.search(r"task \S+ goes on", talk.rest())
+    assert re.search(r"task \S+ continues", talk.rest())
     assert talk.close() == 130
 
 

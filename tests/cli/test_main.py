@@ -59,7 +59,35 @@ def test_help_shows_defaults_and_variables(trunkline: Run, monkeypatch: pytest.M
             assert f"--{name}" in out
             assert option.variable in out
             assert not option.default or f"default: {option.default}" in out
-    assert "Others on this machine can read a flag" in out
+    assert "Prefer the variable: other users can read flags" in out
+
+
+_DIALECT = re.compile(
+    r"unless told|elsewhere|whoever|\banew\b|\btold\b|asked for|\bstands?\b|go(es)? on\b|let\b.* in\b"
+    r"|\brests\b|beside|^(What|Who|Whose|Where|It|Its|How|As|Not|That|Those|And|Nothing)\b",
+    re.IGNORECASE,
+)
+
+
+def test_help_texts_follow_the_writing_guide() -> None:
+    """Each text is one or two short sentences in the terms of the field."""
+    root: Any = typer.main.get_command(app)
+    texts: dict[str, str] = {}
+
+    def collect(command: Any, path: str) -> None:
+        texts[path] = command.help or ""
+        for one in command.params:
+            texts[f"{path} {one.opts[0]}"] = getattr(one, "help", None) or ""
+        for name in getattr(command, "commands", {}):
+            inner = root.loaded(name) if command is root else command.commands[name]
+            collect(inner, f"{path} {name}")
+
+    collect(root, "trunkline")
+    assert len(texts) > 500
+    for place, text in texts.items():
+        assert text and text[0].isupper() | (text[0] in "'."), place
+        assert not _DIALECT.search(text), (place, text)
+        assert all(len(one.split()) <= 25 for one in re.split(r"[.;:](?:\s|$)", text)), (place, text)
 
 
 def test_no_help_calls_a_service_parameter_a_credential() -> None:

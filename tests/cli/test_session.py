@@ -313,4 +313,4 @@ def test_an_interrupted_wait_says_the_task_and_how_to_go_on(demo_url: str, tmp_p
     (said,) = [line for line in err.splitlines() if line.startswith("Next: ")]
     assert said.startswith(f"Next: trunkline task get -a {demo_url} ")
     known = said.split()[-2]
-    assert f"task {known} goes on" in err and known in seen
+    assert f"task {known} continues" in err and known in seen

@@ -80,19 +80,19 @@ def refresh(name: AgentName, *, tenant: Tenant = "", operator: Operator) -> None
 
 @commands.local("enable")
 def enable(name: AgentName, *, tenant: Tenant = "", operator: Operator) -> None:
-    """Let an agent accept new tasks again."""
+    """Accept new tasks for an agent again."""
     _change(operator, tenant, name, "enable")
 
 
 @commands.local("disable")
 def disable(name: AgentName, *, tenant: Tenant = "", operator: Operator) -> None:
-    """Give an agent no new tasks."""
+    """Stop new tasks for an agent."""
     _change(operator, tenant, name, "disable")
 
 
 @commands.local("drain")
 def drain(name: AgentName, *, tenant: Tenant = "", operator: Operator) -> None:
-    """Give an agent no new tasks, and let its open tasks run to their end."""
+    """Stop new tasks for an agent, and let its open tasks complete."""
     _change(operator, tenant, name, "drain")
 
 

@@ -19,7 +19,7 @@ from trunkline.fleet.ceremonies.ceremony import CEREMONY_ID
 commands = Commands()
 CEREMONIES = "/api/ceremonies"
 _EXAMPLE = "0 9 * * 1-5"
-CeremonyId = Annotated[str, typer.Argument(metavar="ID", help="The id of the ceremony.")]
+CeremonyId = Annotated[str, typer.Argument(metavar="ID", help="ID of the schedule.")]
 _LABELS = {
     "id": "id", "name": "name", "owner": "owner", "state": "state", "reason": "reason",
     "schedule": "schedule", "timezone": "timezone", "skill": "skill", "targets": "targets",
@@ -32,7 +32,7 @@ _checked = partial(checked_id, CEREMONY_ID.fullmatch, "ceremony", "ceremony list
 
 @commands.local("list")
 def list_(*, tenant: Tenant = "", limit: Count = 100, operator: Operator) -> None:
-    """List the ceremonies of a tenant with the next moment of each."""
+    """List the schedules of a tenant with their next run."""
     found = list(islice(operator.each(CEREMONIES, tenant=tenant), limit))
     operator.print(found, *map(_row, found) if found else ("no ceremonies",))
 
@@ -45,7 +45,7 @@ def _row(one: dict[str, Any]) -> str:
 
 @commands.local("show")
 def show(ceremony_id: CeremonyId, *, tenant: Tenant = "", operator: Operator) -> None:
-    """Show all that is known of a ceremony, and its next five moments."""
+    """Show a schedule with its next five runs."""
     every = operator.each(CEREMONIES, tenant=tenant)
     found = next((one for one in every if one["id"] == ceremony_id), None)
     if found is None:
@@ -61,12 +61,12 @@ def create(
     ],
     skill: Annotated[str, typer.Argument(metavar="SKILL", help="Skill to request.")],
     *,
-    name: Annotated[str, typer.Option(help="Its name; the id unless told.")] = "",
+    name: Annotated[str, typer.Option(help="Name. Default: the ID.")] = "",
     members: Members = None,
     tenant: Tenant = "",
     operator: Operator,
 ) -> None:
-    """Have a skill asked for by a schedule."""
+    """Create a schedule that requests a skill."""
     form = {"id": ceremony_id, "name": name or ceremony_id, "schedule": schedule, "skill": skill}
     place = {
         "--tenant": tenant,
@@ -87,7 +87,7 @@ def create(
 def update(
     ceremony_id: CeremonyId, *, members: Members = None, tenant: Tenant = "", operator: Operator
 ) -> None:
-    """Change members of a ceremony; those that are not named stay."""
+    """Change members of a schedule; others keep their values."""
     changes = read_members(members)
     if not changes:
         raise Misuse("name what is to be changed, for example --set enabled=true")
@@ -96,20 +96,20 @@ def update(
 
 @commands.local("pause")
 def pause(ceremony_id: CeremonyId, *, tenant: Tenant = "", operator: Operator) -> None:
-    """Let a ceremony rest; update ID --set enabled=true wakes it."""
+    """Pause a schedule; `update ID --set enabled=true` resumes it."""
     _update(operator, tenant, ceremony_id, {"enabled": False})
 
 
 @commands.local("run")
 def run(ceremony_id: CeremonyId, *, tenant: Tenant = "", operator: Operator) -> None:
-    """Begin a run now."""
+    """Start a run now."""
     started = _post(operator, tenant, f"{_checked(ceremony_id)}/run", {})
     operator.print(started, f"run {started['runId']} has begun: task {started['taskId']}")
 
 
 @commands.local("history")
 def history(ceremony_id: CeremonyId, *, tenant: Tenant = "", limit: Count = 20, operator: Operator) -> None:
-    """List the runs of a ceremony, newest first, with what was skipped or missed."""
+    """List the runs of a schedule, newest first, including skipped and missed ones."""
     path = f"{CEREMONIES}/{_checked(ceremony_id)}/runs"
     found = list(islice(operator.each(path, tenant=tenant, skipped="true"), limit))
     operator.print(found, *map(_run_row, found) if found else ("no runs",))

@@ -31,7 +31,7 @@ _HELP = "/new begins a new conversation, /ids shows where this one stands, /quit
     "context-id", "task-id", "skill", "correlation-id", "parent-id", "metadata", *CALLING, "poll-interval",
 )  # fmt: skip
 async def chat(session: Session) -> None:
-    """Talk with an agent, turn by turn; /new begins anew, /quit ends."""
+    """Chat with an agent; /new starts a new conversation, /quit ends."""
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
     if sys.stdin.isatty() and not interactive:
         raise Misuse(

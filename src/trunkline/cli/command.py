@@ -208,13 +208,13 @@ def _exit_for(
 def _say_interrupted(session: Session | None) -> None:
     clear_progress()
     if session is not None and session.task_id:
-        print_notice("Interrupted", f"task {session.task_id} goes on at the agent")
+        print_notice("Interrupted", f"task {session.task_id} continues at the agent")
         print_next(session.wait_command(session.task_id), on_stderr=True)
     elif session is not None and session.message_id:
         print_notice("Interrupted", f"message {session.message_id} was sent; the agent may be working on it")
         print_next(session.command("task list"), on_stderr=True)
     else:
-        print_notice("Interrupted", "nothing is under way")
+        print_notice("Interrupted", "no task was started")
 
 
 class _WarningFormatter(logging.Formatter):

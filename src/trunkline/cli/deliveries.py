@@ -24,7 +24,7 @@ from trunkline.wire.spellings import timestamp
 commands = Commands()
 _ID = re.compile("[_-]*[A-Za-z0-9][A-Za-z0-9_-]*")
 _checked = partial(checked_id, _ID.fullmatch, "delivery", "deliveries list")
-OfTask = Annotated[str, typer.Option("--task", metavar="ID", help="Only those of this task.")]
+OfTask = Annotated[str, typer.Option("--task", metavar="ID", help="Show only deliveries of this task.")]
 DELIVERIES = PREFIX + "deliveries"
 # Wider than any row: where a terminal is narrower its lines wrap, and nothing is left out.
 _WIDE = 250
@@ -39,12 +39,12 @@ _COLOURS = {"pending": "yellow", "done": "green", "dead": "red", "dropped": "dim
 def list_(
     *,
     task: OfTask = "",
-    state: Annotated[str, typer.Option(help="pending, done, dead or dropped.")] = "",
+    state: Annotated[str, typer.Option(help="State: pending, done, dead or dropped.")] = "",
     tenant: OfTenant = "",
     limit: Count = 100,
     operator: Operator,
 ) -> None:
-    """List deliveries, those of the newest tasks first; also beside a running server."""
+    """List webhook deliveries, those of the newest tasks first."""
     every = operator.rows(DELIVERIES, DeliveryRecord, limit, task=task, state=state, tenant=tenant)
     found = list(islice(every, limit))
     if operator.as_json:
@@ -64,7 +64,7 @@ def list_(
 
 @commands.local("show")
 def show(delivery_id: ListedId, *, operator: Operator) -> None:
-    """Show all that is known of one delivery."""
+    """Show one delivery with its attempts."""
     every = operator.rows(DELIVERIES, DeliveryRecord, task=_checked(delivery_id).partition("_")[0])
     found = next((one for one in every if one.id == delivery_id), None)
     if found is None:
@@ -79,12 +79,12 @@ def show(delivery_id: ListedId, *, operator: Operator) -> None:
 def replay(
     delivery_id: ListedId = "",
     *,
-    dead: Annotated[bool, typer.Option("--dead", help="All that were given up.")] = False,
+    dead: Annotated[bool, typer.Option("--dead", help="Repeat all dead deliveries.")] = False,
     task: OfTask = "",
     tenant: OfTenant = "",
     store: StoreUrl = None,
 ) -> None:
-    """Post a delivery again that has ended, or all dead ones; their ids stay."""
+    """Repeat a delivery that has ended, or all dead ones, under the same IDs."""
     if bool(delivery_id) is dead:
         raise Misuse("name one delivery, or say --dead")
     if dead:

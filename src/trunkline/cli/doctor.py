@@ -36,30 +36,33 @@ _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "c
 
 @commands.local("doctor")
 def doctor(
-    url: Annotated[str, typer.Argument(metavar="URL", help="The agent, its card or its endpoint.")] = "",
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="URL of the agent, its card or its endpoint.")
+    ] = "",
     *,
     key: Annotated[
         str,
-        typer.Option("--key", "--api-key", help="Sent as X-API-Key; env:NAME takes it from the environment."),
+        typer.Option("--key", "--api-key", help="Key for X-API-Key, or env:NAME for a variable."),
     ] = "",
-    bearer: Annotated[
-        str, typer.Option(help="Sent as a bearer token; env:NAME takes it from the environment.")
-    ] = "",
-    header: Annotated[Several, typer.Option(help="'Name: value', sent along; repeatable.")] = None,
+    bearer: Annotated[str, typer.Option(help="Bearer token, or env:NAME for a variable.")] = "",
+    header: Annotated[Several, typer.Option(help="Header to send, as 'Name: value'; repeatable.")] = None,
     as_json: bool,
-    junit: Annotated[str, typer.Option(metavar="FILE", help="Write JUnit XML there too.")] = "",
-    only: Annotated[Several, typer.Option(help="A family or a check; repeatable.")] = None,
-    skip: Annotated[Several, typer.Option(help="A family or a check; repeatable.")] = None,
-    listing: Annotated[bool, typer.Option("--list", help="List the checks and examine nothing.")] = False,
-    timeout: Annotated[float, typer.Option(help="Seconds that the whole examination may take.")] = 15.0,
-    skill: Annotated[str, typer.Option(metavar="ID", help="The skill that is put to work.")] = "",
-    text: Annotated[str, typer.Option(help="What is sent; something harmless and quick.")] = "",
-    no_send: Annotated[bool, typer.Option("--no-send", help="Make no tasks at all.")] = False,
+    junit: Annotated[
+        str, typer.Option(metavar="FILE", help="File to which a JUnit XML report is written.")
+    ] = "",
+    only: Annotated[Several, typer.Option(help="Family or check; repeatable.")] = None,
+    skip: Annotated[Several, typer.Option(help="Family or check; repeatable.")] = None,
+    listing: Annotated[bool, typer.Option("--list", help="List the checks and exit.")] = False,
+    timeout: Annotated[float, typer.Option(help="Total time limit, in seconds.")] = 15.0,
+    skill: Annotated[str, typer.Option(metavar="ID", help="Skill to request.")] = "",
+    text: Annotated[str, typer.Option(help="Text to send; choose something harmless and quick.")] = "",
+    no_send: Annotated[bool, typer.Option("--no-send", help="Create no tasks.")] = False,
     local_receiver: Annotated[
-        str, typer.Option(metavar="HOST", help="How the agent reaches this machine, for its webhooks.")
+        str,
+        typer.Option(metavar="HOST", help="Address of this machine as the agent reaches it, for webhooks."),
     ] = "127.0.0.1",
 ) -> None:
-    """Find out what is wrong with an agent; exit code 1 if anything is that breaks callers."""
+    """Examine an agent; exit code 1 if a finding breaks callers."""
     if not timeout > 0:
         raise Misuse("--timeout is a number of seconds above 0")
     options = DoctorOptions(
@@ -111,10 +114,12 @@ def _credentials(key: str, bearer: str, headers: Sequence[str]) -> tuple[tuple[s
 @commands.local("demo")
 def demo(
     *,
-    once: Annotated[bool, typer.Option(help="End after the tour.")] = False,
-    port: Annotated[int, typer.Option(help="Port of the demo server, or the next free one.")] = 8000,
+    once: Annotated[bool, typer.Option(help="Exit after the tour.")] = False,
+    port: Annotated[
+        int, typer.Option(help="Port of the demo server; the next free one if it is in use.")
+    ] = 8000,
 ) -> None:
-    """Start the demo agent and walk through what it does, alone and in a fleet."""
+    """Start the demo agent and show what it can do, alone and in a fleet."""
     raise typer.Exit(run_tour(once=once, port=port))
 
 

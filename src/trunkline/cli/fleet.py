@@ -30,11 +30,11 @@ _WIDE = 160
 def fleet(
     *,
     watch: Watch = False,
-    agent: Annotated[str, typer.Option("--agent", help="Only this agent.")] = "",
+    agent: Annotated[str, typer.Option("--agent", help="Show only this agent.")] = "",
     tenant: OfTenant = "",
     operator: Operator,
 ) -> None:
-    """Show how agents did: tasks, success, durations, cost, and the last 24 hours."""
+    """Show the tasks, success rate, durations and cost of each agent."""
     if watch and operator.as_json:
         raise Misuse("--watch shows a table; leave it out for JSON")
 

@@ -47,16 +47,14 @@ from trunkline.yaml_reader import FILE_LIMIT, YamlPosition, read_text
 log = logging.getLogger("trunkline")
 commands = Commands()
 DefinitionFile = Annotated[
-    str, typer.Argument(metavar="FILE|-", help="The definition, in JSON or YAML; - is standard input.")
+    str, typer.Argument(metavar="FILE|-", help="Definition in JSON or YAML, or - for standard input.")
 ]
 PORT = 8787
 EngineStore = Annotated[
-    str, typer.Option("--store", metavar="URL|memory|sqlite", help="Where runs are kept; memory unless told.")
+    str, typer.Option("--store", metavar="URL|memory|sqlite", help="Store of the runs. Default: memory.")
 ]
-StorePath = Annotated[str, typer.Option(metavar="FILE", help="The file of the store `sqlite`.")]
-McpConfig = Annotated[
-    str, typer.Option(metavar="FILE", help="The manifest of MCP servers; mcp.json unless told.")
-]
+StorePath = Annotated[str, typer.Option(metavar="FILE", help="File of the store `sqlite`.")]
+McpConfig = Annotated[str, typer.Option(metavar="FILE", help="Manifest of MCP servers. Default: mcp.json.")]
 # What waits for somebody is let go of soon: the command is over then.
 _STDIN = "standard input"
 _LIMITS = Limits(park_after_s=0.05)
@@ -145,10 +143,10 @@ def validate(
 def sign_definition(
     file: DefinitionFile,
     *,
-    key: Annotated[str, typer.Option(metavar="FILE", help="An Ed25519 private key in PEM.")],
-    key_id: Annotated[str, typer.Option(help="The name by which servers know the key.")],
+    key: Annotated[str, typer.Option(metavar="FILE", help="Ed25519 private key in PEM format.")],
+    key_id: Annotated[str, typer.Option(help="ID of the key on servers.")],
 ) -> None:
-    """Print a definition with a signature in it; the public key goes to standard error."""
+    """Sign a definition and print it; the public key is written to standard error."""
     written = Written(file)
     written.definition()
     private = private_key(_file(key), key)
@@ -199,11 +197,11 @@ def _standard_input() -> str:
 def serve(
     *,
     host: BindHost = None,
-    port: Annotated[int | None, typer.Option(help="Port to bind to; 8787 unless told.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to bind. Default: 8787.")] = None,
     store: EngineStore = "",
     store_path: StorePath = "",
     mcp_config: McpConfig = "",
-    key: Annotated[Several, typer.Option(help="A key that callers must send; repeatable.")] = None,
+    key: Annotated[Several, typer.Option(help="Key that callers must send; repeatable.")] = None,
     settings: AnySetting = None,
 ) -> None:
     """Serve workflows over REST until interrupted, without any agents."""

@@ -198,11 +198,11 @@ async def show_tree(
 
 commands = Commands()
 FlowWork = Callable[[FlowOperations], Awaitable[dict[str, Any]]]
-RunId = Annotated[str, typer.Argument(metavar="ID", help="The id of the run.")]
+RunId = Annotated[str, typer.Argument(metavar="ID", help="ID of the run.")]
 RunMode = Annotated[
     str,
     typer.Option(
-        metavar="in_process|host_mediated", help="Who does the activities: the engine, or who drives the run."
+        metavar="in_process|host_mediated", help="Executor of the activities: the engine or the host."
     ),
 ]
 _READS = frozenset({"status", "list"})
@@ -274,9 +274,11 @@ def _leave(operator: Operator, found: dict[str, Any], mode: str = "", manifest: 
 def graph(
     file: DefinitionFile,
     *,
-    form: Annotated[str, typer.Option("--format", metavar="tree|mermaid", help="How it is drawn.")] = "tree",
+    form: Annotated[
+        str, typer.Option("--format", metavar="tree|mermaid", help="Format of the drawing.")
+    ] = "tree",
     run: Annotated[
-        str, typer.Option("--run", metavar="ID", help="A run of it: each node is drawn with how it stands.")
+        str, typer.Option("--run", metavar="ID", help="ID of a run whose node states are drawn.")
     ] = "",
     operator: Operator,
 ) -> None:
@@ -301,13 +303,13 @@ def graph(
 def run(
     file: DefinitionFile,
     *,
-    given: Annotated[str, typer.Option("--input", metavar="JSON|@FILE", help="The input, an object.")] = "{}",
-    run: Annotated[str, typer.Option("--id", help="The id of the run; a new one unless told.")] = "",
+    given: Annotated[str, typer.Option("--input", metavar="JSON|@FILE", help="Input: a JSON object.")] = "{}",
+    run: Annotated[str, typer.Option("--id", help="ID of the run. Default: a new one.")] = "",
     mode: RunMode = "in_process",
     mcp_config: McpConfig = "",
     operator: Operator,
 ) -> None:
-    """Start a run and wait until it rests; exit code 1 if it failed. A terminal shows it node by node."""
+    """Start a run and wait until it ends or waits for input; exit code 1 if it fails."""
     written, execution_id = Written(file), run or Ids().new()
     definition = written.definition()
     order = {
@@ -328,7 +330,7 @@ def run(
 
 @commands.local("status")
 def status(run: RunId, *, operator: Operator) -> None:
-    """Say where a run stands."""
+    """Show the status of a run."""
     _leave(operator, _call(operator, "status", {"execution_id": run}))
 
 
@@ -336,12 +338,12 @@ def status(run: RunId, *, operator: Operator) -> None:
 def resume(
     run: RunId,
     *,
-    payload: Annotated[str, typer.Option(metavar="JSON|@FILE", help="The answer, an object.")],
+    payload: Annotated[str, typer.Option(metavar="JSON|@FILE", help="Answer: a JSON object.")],
     mode: RunMode = "in_process",
     mcp_config: McpConfig = "",
     operator: Operator,
 ) -> None:
-    """Answer the interrupt at which a run waits."""
+    """Answer the interrupt for which a run waits."""
     given = {"resume_payload": _object(payload, "--payload"), "activity_execution_mode": mode}
     found = _call(operator, "resume", {"execution_id": run, **given}, mcp_config)
     _leave(operator, found, mode, mcp_config)
@@ -350,24 +352,24 @@ def resume(
 @commands.local("submit")
 def submit(
     run: RunId,
-    node: Annotated[str, typer.Argument(metavar="NODE", help="The node whose activity was done.")],
+    node: Annotated[str, typer.Argument(metavar="NODE", help="Node of the activity.")],
     *,
-    result: Annotated[str, typer.Option(metavar="JSON|@FILE", help="What it gave, an object.")] = "{}",
-    error: Annotated[str, typer.Option(help="Why it failed, in the place of a result.")] = "",
-    code: Annotated[str, typer.Option(help="The code of the failure.")] = "",
+    result: Annotated[str, typer.Option(metavar="JSON|@FILE", help="Result: a JSON object.")] = "{}",
+    error: Annotated[str, typer.Option(help="Error message, instead of a result.")] = "",
+    code: Annotated[str, typer.Option(help="Code of the error.")] = "",
     activity: Annotated[
         str, typer.Option(help="ID of the activity. Required from the second visit to a delegation on.")
     ] = "",
-    correlation: Annotated[str, typer.Option(help="The correlation id of a delegation.")] = "",
-    task: Annotated[str, typer.Option(help="The id of the task at the agent that did a delegation.")] = "",
+    correlation: Annotated[str, typer.Option(help="Correlation ID of a delegation.")] = "",
+    task: Annotated[str, typer.Option(help="ID of the remote task of a delegation.")] = "",
     span: Annotated[
-        str, typer.Option(metavar="JSON|@FILE", help="The parallel_span of the activity, if it has one.")
+        str, typer.Option(metavar="JSON|@FILE", help="Value of parallel_span of the activity, if it has one.")
     ] = "",
     mode: RunMode = "host_mediated",
     mcp_config: McpConfig = "",
     operator: Operator,
 ) -> None:
-    """Hand in the outcome of the activity for which a run waits."""
+    """Submit the result of the activity for which a run waits."""
     outcome: dict[str, Any] = {"ok": False, "error": error, "code": code}
     if not error:
         outcome = {"ok": True, "result": _object(result, "--result")}
@@ -383,9 +385,11 @@ def submit(
 @commands.local("signal")
 def signal(
     run: RunId,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the signal.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the signal.")],
     *,
-    payload: Annotated[str, typer.Option(metavar="JSON|@FILE", help="What comes with it, an object.")] = "{}",
+    payload: Annotated[
+        str, typer.Option(metavar="JSON|@FILE", help="Payload of the signal: a JSON object.")
+    ] = "{}",
     mode: RunMode = "in_process",
     mcp_config: McpConfig = "",
     operator: Operator,
@@ -400,10 +404,10 @@ def signal(
 def cancel(
     run: RunId,
     *,
-    reason: Annotated[str, typer.Option(help="Why, for the history.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason, for the history.")] = "",
     operator: Operator,
 ) -> None:
-    """Stop a run, and whatever it has others do."""
+    """Cancel a run and its open activities."""
     given = {"execution_id": run, **({"reason": reason} if reason else {})}
     _leave(operator, _call(operator, "cancel", given))
 
@@ -411,13 +415,13 @@ def cancel(
 @commands.local("list")
 def list_(
     *,
-    phase: Annotated[str, typer.Option(help="Only those of this phase, such as interrupted.")] = "",
-    name: Annotated[str, typer.Option(help="Only runs of the definition of this name.")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=100, help="How many at most.")] = 50,
-    cursor: Annotated[str, typer.Option(help="Go on behind a former page.")] = "",
+    phase: Annotated[str, typer.Option(help="Show only runs in this phase, such as interrupted.")] = "",
+    name: Annotated[str, typer.Option(help="Show only runs of the definition with this name.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=100, help="Maximum number of results.")] = 50,
+    cursor: Annotated[str, typer.Option(help="Cursor of the next page.")] = "",
     operator: Operator,
 ) -> None:
-    """List runs, the one that moved last first."""
+    """List runs, the most recently changed first."""
     query: dict[str, Any] = {"phase": phase, "definition_name": name, "cursor": cursor, "limit": limit}
     found = _call(operator, "list", {key: value for key, value in query.items() if value})
     if operator.as_json:
@@ -437,11 +441,11 @@ def list_(
 def events(
     run: RunId,
     *,
-    from_seq: Annotated[int, typer.Option("--from", min=1, help="The first row.")] = 1,
-    limit: Annotated[int, typer.Option(min=1, help="How many rows at most.")] = 1000,
+    from_seq: Annotated[int, typer.Option("--from", min=1, help="Sequence number of the first event.")] = 1,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of events.")] = 1000,
     operator: Operator,
 ) -> None:
-    """Print the history of a run, a row on each line."""
+    """Print the history of a run, one event per line."""
     for row in _history(operator, run, from_seq, limit):
         payload = {name: one for name, one in row["payload"].items() if name != "executionId"}
         text = one_line(msgspec.json.encode(payload).decode())

@@ -23,7 +23,7 @@ from trunkline.hub.template import write_workspace
 from trunkline.hub.workspace import MOCKS, read_keys
 
 log = logging.getLogger("trunkline")
-Folder = Annotated[str, typer.Argument(metavar="DIR", help="The folder of the workspace.")]
+Folder = Annotated[str, typer.Argument(metavar="DIR", help="Folder of the workspace.")]
 
 
 class HubGroup(ServingGroup):
@@ -40,8 +40,8 @@ commands = Commands(HubGroup)
 class HubFlags(ServerFlags, total=False):
     """Options of `trunkline hub`."""
 
-    keys: Annotated[Several, typer.Option("--key", help="An operator's key; repeatable.")]
-    public_url: Annotated[str | None, typer.Option(help="The address that the cards name.")]
+    keys: Annotated[Several, typer.Option("--key", help="Key of an operator; repeatable.")]
+    public_url: Annotated[str | None, typer.Option(help="Public URL of the server, as the cards state it.")]
 
 
 @commands.local("serve")
@@ -73,7 +73,7 @@ def _log_agents(hub: Hub) -> None:
 
 @commands.local("init")
 def init(folder: Folder) -> None:
-    """Write a workspace that runs: three scripted agents, and comments that say what to change."""
+    """Create a workspace with three scripted agents and comments."""
     print(*write_workspace(Path(folder)), sep="\n")
     print()
     print_next(command_line("hub", folder))

@@ -21,7 +21,7 @@ from trunkline.errors import Misuse
 from trunkline.log.ids import is_task_id
 
 commands = Commands()
-AskingTask = Annotated[str, typer.Argument(metavar="TASK", help="The id of the task that asks.")]
+AskingTask = Annotated[str, typer.Argument(metavar="TASK", help="ID of the task that asks.")]
 _LISTING = "trunkline inbox list"
 _LABELS = {
     "taskId": "task", "state": "state", "question": "question", "agent": "agent", "skill": "skill",
@@ -34,13 +34,15 @@ _LABELS = {
 @commands.local("list")
 def list_(
     *,
-    closed: Annotated[bool, typer.Option("--closed", help="Those that have ended.")] = False,
+    closed: Annotated[
+        bool, typer.Option("--closed", help="Show closed questions instead of open ones.")
+    ] = False,
     tenant: OfTenant = "",
     limit: Count = 100,
     watch: Watch = False,
     operator: Operator,
 ) -> None:
-    """List the questions of a tenant's tasks, newest first; also beside a running server."""
+    """List the open questions of a tenant's tasks, newest first."""
     if watch and (operator.as_json or closed):
         raise Misuse("--watch shows a table of open questions; leave out JSON and --closed")
     state = "closed" if closed else "open"
@@ -98,7 +100,7 @@ def _span(ms: int) -> str:
 
 @commands.local("show")
 def show(task_id: AskingTask, *, tenant: OfTenant = "", operator: Operator) -> None:
-    """Show all that is known of the question of a task."""
+    """Show the question of a task."""
     # The one that is open, else the last that was.
     for state in ("open", "closed"):
         for one in operator.each(INBOX, state=state, tenant=tenant):
@@ -113,16 +115,18 @@ def show(task_id: AskingTask, *, tenant: OfTenant = "", operator: Operator) -> N
 @commands.local("answer")
 def answer(
     task_id: AskingTask,
-    text: Annotated[str, typer.Argument(help="The answer; with --reject the reason.")] = "",
+    text: Annotated[str, typer.Argument(help="Answer; with --reject, the reason.")] = "",
     *,
-    data: Annotated[str, typer.Option(help="The answer as JSON.")] = "",
-    accept: Annotated[bool, typer.Option("--accept", help="Answer what is proposed.")] = False,
-    reject: Annotated[bool, typer.Option("--reject", help="Decline to answer.")] = False,
-    question: Annotated[str, typer.Option(metavar="ID", help="Only if this is what is asked.")] = "",
+    data: Annotated[str, typer.Option(help="Answer as JSON.")] = "",
+    accept: Annotated[bool, typer.Option("--accept", help="Answer with the proposal of the task.")] = False,
+    reject: Annotated[bool, typer.Option("--reject", help="Reject the question.")] = False,
+    question: Annotated[
+        str, typer.Option(metavar="ID", help="ID of the question; answer only if it is still open.")
+    ] = "",
     tenant: OfTenant = "",
     operator: Operator,
 ) -> None:
-    """Answer the question of a task by a text, by data, or by what it proposes; or decline."""
+    """Answer the question of a task with a text, with data or with its proposal, or reject it."""
     if sum((accept, reject, bool(data), bool(text) and not reject)) != 1:
         raise Misuse("give one of TEXT, --data, --accept and --reject", hint="--accept")
     form: dict[str, object] = {"decision": "respond", "text": text}

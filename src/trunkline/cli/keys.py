@@ -25,21 +25,21 @@ _COLUMNS = ("id", "owner", "tenant", "scopes", "state", "created", "expires")
 @commands.local("create")
 def create(
     *,
-    owner: Annotated[str, typer.Option(help="Whose tasks it opens; several keys may share an owner.")],
-    tenant: Annotated[str, typer.Option(help="The tenant that the owner belongs to.")] = "default",
+    owner: Annotated[
+        str, typer.Option(help="Owner of the tasks that the key may access; several keys may share an owner.")
+    ],
+    tenant: Annotated[str, typer.Option(help="Tenant of the owner.")] = "default",
     scope: Annotated[
         Several,
-        typer.Option(
-            help="tasks:read, tasks:write, answer, announce, metrics or admin; repeatable; "
-            "the first two unless told."
-        ),
+        typer.Option(help="Scope, such as answer or admin; repeatable. Default: tasks:read and tasks:write."),
     ] = None,
     expires: Annotated[
-        str | None, typer.Option(metavar="AGE", help="90s, 15m, 12h, 90d; never unless told.")
+        str | None,
+        typer.Option(metavar="AGE", help="Lifetime, such as 90s, 15m, 12h or 90d. Default: unlimited."),
     ] = None,
     operator: Operator,
 ) -> None:
-    """Make a key and print it once; only its digest is stored."""
+    """Create a key and print it once; only its digest is stored."""
     _check_scopes(scope or ())
     lasts_ms = 0 if expires is None else span_ms(expires, "--expires")
     made = operator.ask("POST", KEYS, KeyOrder(owner, tenant, tuple(scope or ()), lasts_ms))
@@ -49,7 +49,7 @@ def create(
 
 @commands.local("list")
 def list_(*, operator: Operator) -> None:
-    """List all keys, revoked ones too."""
+    """List all keys, including revoked ones."""
     keys: list[dict[str, Any]] = operator.ask("GET", KEYS)["keys"]
     rows = [_COLUMNS, *(tuple(_cell(key[name]) for name in _COLUMNS) for key in keys)]
     widths = [max(len(row[place]) for row in rows) for place in range(len(_COLUMNS))]
@@ -59,7 +59,7 @@ def list_(*, operator: Operator) -> None:
 
 @commands.local("revoke")
 def revoke(key_id: ListedId, *, store: StoreUrl = None) -> None:
-    """End a key at once and for good."""
+    """Revoke a key permanently."""
     key = Operator(store).ask("POST", f"{KEYS}/{_checked(key_id)}:revoke")
     print(f"key {key['id']} of {key['owner']} is revoked")
 
@@ -69,14 +69,15 @@ def rotate(
     key_id: ListedId = "",
     *,
     grace: Annotated[
-        str, typer.Option(metavar="AGE", help="How long the secret before still opens; 24h unless told.")
+        str,
+        typer.Option(metavar="AGE", help="Time for which the previous secret remains valid. Default: 24h."),
     ] = "",
     signing: Annotated[
-        bool, typer.Option("--signing", help="Not a caller's key: the one that signs webhooks.")
+        bool, typer.Option("--signing", help="Rotate the key that signs webhooks instead of a caller's key.")
     ] = False,
     operator: Operator,
 ) -> None:
-    """Give a key a new secret and print it once; its id, owner and scopes stay."""
+    """Replace the secret of a key and print it once; its ID, owner and scopes stay."""
     if bool(key_id) is signing:
         raise Misuse("name one key, or say --signing")
     if signing and grace:

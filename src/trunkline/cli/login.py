@@ -40,7 +40,7 @@ commands = Commands()
     use_login=False,
 )  # fmt: skip
 async def login(session: Session) -> None:
-    """Get a token by OAuth, as the agent's card says, and keep it for later calls."""
+    """Get an OAuth token for an agent and store it for later calls."""
     config = session.config
     card = await session.card()
     flow = _chosen(flows_of(card), config.text("flow"))
@@ -118,7 +118,7 @@ def _invite(device: DeviceCode) -> None:
 
 @commands.calling("logout", "agent-card", *SHOWN, use_login=False)
 async def logout(session: Session) -> None:
-    """Forget the token for an agent."""
+    """Delete the stored token of an agent."""
     url = session.target.url
     there = TokenFile().drop(url)
     _show(session, {"Agent": origin_of(url), "Forgotten": "yes" if there else "there was none"})

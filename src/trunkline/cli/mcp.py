@@ -29,7 +29,7 @@ _OF_NAMED = ("agents", "allow", "deny", "tag", "prefix", *OF_AGENTS)
     "serve",
     "agents", "allow", "deny", "tag", "prefix", "hand-off", *OF_AGENTS,
     "output", "json", "debug", "config",
-    arguments="[AGENT]…", about="The agents: their URLs or files of their cards, or a hub's workspace.",
+    arguments="[AGENT]…", about="Agents: URLs, files of cards, or the folder of a hub.",
 )  # fmt: skip
 def serve_stdio(invocation: Invocation) -> None:
     """Serve the skills of agents as tools over standard input and output."""
@@ -102,15 +102,21 @@ async def _workspace(folder: Path) -> AsyncGenerator[ToolSource]:
 
 @commands.local("config")
 def print_configuration(
-    agents: Annotated[Several, typer.Argument(metavar="[AGENT]…", help="What to serve.")] = None,
+    agents: Annotated[
+        Several,
+        typer.Argument(metavar="[AGENT]…", help="Agents: URLs, files of cards, or the folder of a hub."),
+    ] = None,
     *,
-    client: Annotated[str, typer.Option(help="claude, cursor, vscode or codex.")],
-    name: Annotated[str, typer.Option(help="What the client shall call the server.")] = "trunkline",
+    client: Annotated[str, typer.Option(help="Client: claude, cursor, vscode or codex.")],
+    name: Annotated[str, typer.Option(help="Name of the server in the client.")] = "trunkline",
     http: Annotated[
-        bool, typer.Option("--http", help="Use /mcp of that hub or served agent, and start no command.")
+        bool,
+        typer.Option(
+            "--http", help="Connect to /mcp at the URL of a hub or agent instead of starting a command."
+        ),
     ] = False,
     key_variable: Annotated[
-        str, typer.Option(metavar="NAME", help="The client's variable that holds the key for --http.")
+        str, typer.Option(metavar="NAME", help="Variable of the client that contains the key for --http.")
     ] = "",
 ) -> None:
     """Print what to paste into the configuration of an MCP client."""

@@ -27,26 +27,30 @@ from trunkline.telemetry.logs import set_up_logs
 
 log = logging.getLogger("trunkline.mock")
 commands = Commands(ServingGroup)
-Host = Annotated[str, typer.Option(help="Address to bind to; loopback unless told.")]
-Port = Annotated[int, typer.Option(help="Port to bind to; 0 takes a free one.")]
-Open = Annotated[bool, typer.Option("--open", help="Let other machines in without any credential.")]
+Host = Annotated[str, typer.Option(help="Address to bind. Default: 127.0.0.1.")]
+Port = Annotated[int, typer.Option(help="Port to bind; 0 selects a free port.")]
+Open = Annotated[
+    bool, typer.Option("--open", help="Accept requests from other machines without credentials.")
+]
 
 
 @commands.local("serve")
 def serve(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A scenario, or several under `agents`.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="File with a scenario, or several under `agents`.")
+    ],
     *,
     host: Host = "127.0.0.1",
     port: Port = 8000,
     open_: Open = False,
     seed: Annotated[
-        int | None, typer.Option(help="Draws faults by chance otherwise; the file's own unless told.")
+        int | None, typer.Option(help="Seed of random faults. Default: the seed of the file.")
     ] = None,
     openai: Annotated[
         bool, typer.Option("--openai", help="Serve FILE as a model with the chat completions API of OpenAI.")
     ] = False,
 ) -> None:
-    """Serve mock agents until interrupted; exit code 1 if what the file expects did not happen."""
+    """Serve mock agents until interrupted; exit code 1 if an expectation of the file is not met."""
     if openai:
         if not open_:
             _check_host(host)
@@ -67,17 +71,20 @@ def serve(
 
 @commands.local("record")
 def record(
-    url: Annotated[str, typer.Argument(metavar="URL", help="The agent to record.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="URL of the agent to record.")],
     *,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where the scenario is written to.")
+        str,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="File for the scenario. Default: standard output."
+        ),
     ] = "-",
     host: Host = "127.0.0.1",
     port: Port = 8000,
     open_: Open = False,
-    timing: Annotated[bool, typer.Option("--timing", help="Keep how long the agent took.")] = False,
+    timing: Annotated[bool, typer.Option("--timing", help="Record the delays of the agent.")] = False,
 ) -> None:
-    """Stand between a client and an agent until interrupted, then write what replays the agent."""
+    """Record an agent as a proxy until interrupted, then write a scenario that replays it."""
     if not open_:
         _check_host(host)
     file = None if output == "-" else Path(output)

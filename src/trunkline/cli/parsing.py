@@ -33,17 +33,19 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., None])
 # What several commands take.
 StoreUrl = Annotated[
     str | None,
-    typer.Option("--store", help="The store's URL or a hub's folder; the setting `store` unless told."),
+    typer.Option("--store", help="URL of a store or folder of a hub. Default: the setting `store`."),
 ]
-Tenant = Annotated[str, typer.Option(help="The tenant that is meant; the default one unless told.")]
-OfTenant = Annotated[str, typer.Option("--tenant", help="Only this tenant's.")]
-Count = Annotated[int, typer.Option(min=1, help="How many at most.")]
-ListedId = Annotated[str, typer.Argument(metavar="ID", help="The id that the list shows.")]
-Watch = Annotated[bool, typer.Option("--watch", help="Go on showing it, until Ctrl-C.")]
+Tenant = Annotated[str, typer.Option(help="Tenant. Default: `default`.")]
+OfTenant = Annotated[str, typer.Option("--tenant", help="Show only this tenant.")]
+Count = Annotated[int, typer.Option(min=1, help="Maximum number of results.")]
+ListedId = Annotated[str, typer.Argument(metavar="ID", help="ID, as `list` shows it.")]
+Watch = Annotated[bool, typer.Option("--watch", help="Refresh until Ctrl-C.")]
 Several = list[str] | None
 Members = Annotated[
     Several,
-    typer.Option("--set", metavar="NAME=VALUE", help="Any member, such as timeoutMs=60000; repeatable."),
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="Member of the request, such as timeoutMs=60000; repeatable."
+    ),
 ]
 
 
@@ -219,7 +221,7 @@ class Commands(typer.Typer):
         name: str,
         *options: str,
         arguments: str = AGENT_ONLY,
-        about: str = "The agent, unless -a names it.",
+        about: str = "Agent, unless -a is given.",
         use_login: bool = True,
         on_hub: str = "",
         **implied: Any,

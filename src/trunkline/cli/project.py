@@ -24,9 +24,9 @@ _FILES = (
 
 @commands.local("new")
 def begin(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The project's name, and its directory's.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the project and of its folder.")],
 ) -> None:
-    """Write a project that runs: an agent, its test, a container."""
+    """Create a project: an agent, its test and a container."""
     if not _NAME.fullmatch(name):
         raise Misuse(
             f"{name!r} is not a valid project name: use 1 to 64 letters, digits, - and _, "

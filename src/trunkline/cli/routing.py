@@ -24,12 +24,12 @@ commands, routes, remote_agents = Commands(), Commands(), Commands()
 commands.add_typer(routes, name="route")
 commands.add_typer(remote_agents, name="a2a")
 DISPATCH, ROUTE = "/api/dispatch", "/api/route"
-RemoteName = Annotated[str, typer.Argument(metavar="NAME", help="The agent, by its name on the hub.")]
-Skill = Annotated[str, typer.Option("--skill", help="The skill that is asked for.")]
+RemoteName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the agent on the hub.")]
+Skill = Annotated[str, typer.Option("--skill", help="Skill to request.")]
 Effect = Annotated[
     str, typer.Option("--effect", help='Prefer agents that declare this effect: "domain:path" or a domain.')
 ]
-Context = Annotated[str, typer.Option("--context-id", help="The conversation that it belongs to.")]
+Context = Annotated[str, typer.Option("--context-id", help="ID of the conversation.")]
 
 
 @commands.local("dispatch")
@@ -41,10 +41,12 @@ def dispatch(
     ] = "",
     skill: Skill = "",
     effect: Effect = "",
-    agent: Annotated[Several, typer.Option(help="An agent by name, or all; repeatable.")] = None,
+    agent: Annotated[Several, typer.Option(help="Agent by name, or `all`; repeatable.")] = None,
     context_id: Context = "",
-    correlation_id: Annotated[str, typer.Option(help="Asked for again under this id, it is done once.")] = "",
-    wait: Annotated[float, typer.Option(min=0, max=3600, help="For how many seconds to wait.")] = 30.0,
+    correlation_id: Annotated[
+        str, typer.Option(help="Idempotency key: a repeated dispatch with the same ID returns the same task.")
+    ] = "",
+    wait: Annotated[float, typer.Option(min=0, max=3600, help="Maximum time to wait, in seconds.")] = 30.0,
     tenant: Tenant = "",
     operator: Operator,
 ) -> None:
@@ -90,16 +92,16 @@ def _print_next(task: Mapping[str, Any], store: str, tenant: str) -> None:
 
 @routes.local("explain")
 def explain(
-    task_id: Annotated[str, typer.Argument(metavar="[TASK]", help="The id of a task that there is.")] = "",
+    task_id: Annotated[str, typer.Argument(metavar="[TASK]", help="ID of an existing task.")] = "",
     *,
     skill: Skill = "",
     effect: Effect = "",
-    agent: Annotated[str, typer.Option(help="An agent by name.")] = "",
+    agent: Annotated[str, typer.Option(help="Agent by name.")] = "",
     context_id: Context = "",
     tenant: Tenant = "",
     operator: Operator,
 ) -> None:
-    """Show why an agent does a task; or which one would be chosen now, drawn anew each time."""
+    """Show why an agent was chosen for a task, or which one would be chosen now."""
     query = {"skill": skill, "effect": effect, "agent": agent, "contextId": context_id}
     if bool(task_id) is any(query.values()):
         text = "give either the ID of a task, or one or more of --skill, --effect, --agent and --context-id"
@@ -120,25 +122,25 @@ def _candidate(one: dict[str, Any]) -> str:
 
 @remote_agents.local("list")
 def list_(*, tenant: Tenant = "", store: StoreUrl = None) -> None:
-    """List the agents elsewhere that the hub knows."""
+    """List the remote agents of the hub."""
     _perform(store, tenant, "list")
 
 
 @remote_agents.local("card")
 def card(name: RemoteName, *, tenant: Tenant = "", store: StoreUrl = None) -> None:
-    """Show what an agent elsewhere says of itself."""
+    """Show the card of a remote agent."""
     _perform(store, tenant, f"card {name}")
 
 
 @remote_agents.local("call")
 def call(
     name: RemoteName,
-    message: Annotated[list[str], typer.Argument(metavar="MESSAGE", help="What it is told.")],
+    message: Annotated[list[str], typer.Argument(metavar="MESSAGE", help="Text of the message.")],
     *,
     tenant: Tenant = "",
     store: StoreUrl = None,
 ) -> None:
-    """Tell an agent elsewhere something, and print its answer."""
+    """Send a message to a remote agent and print its answer."""
     _perform(store, tenant, f"call {name} {' '.join(message)}")
 
 

@@ -22,7 +22,7 @@ from trunkline.errors import Misuse
 from trunkline.wire.types import RESTING, Part
 
 commands = Commands()
-_MESSAGE = "The agent's URL, unless -a names it, and the text."
+_MESSAGE = "URL of the agent, unless -a is given, and the text."
 _ADDRESSES = ("http://", "https://")
 _UNKNOWN = "application/octet-stream"
 
@@ -32,7 +32,7 @@ _UNKNOWN = "application/octet-stream"
     "send", *SENDING, "wait", "async", "stream", "fail", arguments="[URL] [TEXT]", about=_MESSAGE
 )
 async def send(session: Session) -> int:
-    """Send a message, to begin something or to go on with it, and wait for the outcome."""
+    """Send a message to start or continue a task, and wait for the outcome."""
     config = session.config
     parts = message_parts(session.arguments, session.invocation.parts)
     waits = _waits(config)

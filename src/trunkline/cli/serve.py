@@ -44,8 +44,11 @@ from trunkline.telemetry.logs import set_up_logs
 
 log = logging.getLogger("trunkline")
 commands = Commands()
-BindHost = Annotated[str | None, typer.Option(help="Address to bind to; loopback unless told.")]
-AnySetting = Annotated[Several, typer.Option("--set", help="Any setting as name=value.")]
+BindHost = Annotated[str | None, typer.Option(help="Address to bind. Default: 127.0.0.1.")]
+AnySetting = Annotated[
+    Several,
+    typer.Option("--set", help="Setting as name=value; `config show --server` lists all; repeatable."),
+]
 # The writer thread needs the interpreter a few times per group; the default of 5 ms would be its latency.
 SWITCH_S = 0.001
 # By then the cards of agents elsewhere have been read.
@@ -60,17 +63,21 @@ class ServerFlags(TypedDict, total=False):
     """Options of all commands that serve agents; each is the setting of its name."""
 
     host: BindHost
-    port: Annotated[int | None, typer.Option(help="Port to bind to.")]
-    store: Annotated[str | None, typer.Option(help="sqlite:///FILE, postgresql://… or memory:")]
-    keys: Annotated[Several, typer.Option("--key", help="A key that callers must send; repeatable.")]
-    public_url: Annotated[str | None, typer.Option(help="The address that the card names.")]
-    open: Annotated[bool | None, typer.Option("--open", help="Serve other machines without any key.")]
+    port: Annotated[int | None, typer.Option(help="Port to bind; 0 selects a free port. Default: 8000.")]
+    store: Annotated[
+        str | None, typer.Option(help="URL of the store: sqlite:///FILE, postgresql://… or memory:")
+    ]
+    keys: Annotated[Several, typer.Option("--key", help="Key that callers must send; repeatable.")]
+    public_url: Annotated[str | None, typer.Option(help="Public URL of the server, as the card states it.")]
+    open: Annotated[
+        bool | None, typer.Option("--open", help="Accept requests from other machines without a key.")
+    ]
     dev: Annotated[
         bool | None,
-        typer.Option(help="Show exception texts to callers; let webhooks go to this machine."),
+        typer.Option(help="Return exception texts to callers, and allow webhooks to this machine."),
     ]
-    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")]
-    log_format: Annotated[str | None, typer.Option(help="text or json.")]
+    log_level: Annotated[str | None, typer.Option(help="Log level: debug, info, warning or error.")]
+    log_format: Annotated[str | None, typer.Option(help="Log format: text or json.")]
     metrics: Annotated[bool | None, typer.Option("--metrics", help="Serve Prometheus metrics at /metrics.")]
 
 
@@ -78,10 +85,10 @@ class AgentServerFlags(ServerFlags, total=False):
     """Options of `trunkline serve`."""
 
     workers: Annotated[
-        int | None, typer.Option(help="How many processes serve; more than one needs PostgreSQL.")
+        int | None, typer.Option(help="Number of processes; more than one requires PostgreSQL.")
     ]
     announce: Annotated[
-        str | None, typer.Option(metavar="HUB_URL", help="Have a hub list the agents while they are served.")
+        str | None, typer.Option(metavar="HUB_URL", help="Announce the agents to the hub at this URL.")
     ]
 
 
@@ -179,14 +186,14 @@ def serve(
         list[str],
         typer.Argument(
             metavar="MODULE:AGENT...",
-            help="Where each Agent is, e.g. scribe:agent; the first is at the origin.",
+            help="Agents to serve, such as scribe:agent; the first one is served at /.",
         ),
     ],
     *,
     settings: AnySetting = None,
     reload: Annotated[
         bool,
-        typer.Option(_RELOAD, help="Begin anew when a file of Python changes here; for development."),
+        typer.Option(_RELOAD, help="Restart when a Python file in this folder changes; for development."),
     ] = False,
     **flags: Unpack[AgentServerFlags],
 ) -> None:

@@ -89,7 +89,7 @@ _TEXTS = (WORKFLOW_IDS.name,)
 
 @commands.local("check")
 def check(*, operator: Operator) -> None:
-    """Read all logs and documents and list what is wrong; exit code 1 if anything is. Changes nothing."""
+    """Check all logs and documents; exit code 1 if one is damaged. Changes nothing."""
 
     async def work() -> CheckReport:
         async with opened_store(operator.settings, read_only=True) as opened:
@@ -145,7 +145,7 @@ def _exported(file: str, tenant: str, kind: str, document: str) -> bytes:
 
 @commands.local("migrate")
 def migrate(*, store: StoreUrl = None) -> None:
-    """Bring the schema up to date."""
+    """Migrate the schema to this version."""
     settings = settings_for(store)
 
     async def work() -> tuple[int, int]:
@@ -159,7 +159,7 @@ def migrate(*, store: StoreUrl = None) -> None:
 
 @commands.local("rebuild")
 def rebuild(*, store: StoreUrl = None) -> None:
-    """Write anew what lists show of each task, as its log has it: the mend where `check` says so."""
+    """Rebuild the list entries of all tasks from their logs, where `store check` advises it."""
     settings = settings_for(store)
 
     async def work() -> int:
@@ -179,10 +179,12 @@ def prune(
     store: StoreUrl = None,
     older_than: Annotated[
         str | None,
-        typer.Option(metavar="AGE", help="90s, 15m, 12h, 7d; the setting `retention` unless told."),
+        typer.Option(
+            metavar="AGE", help="Age, such as 90s, 15m, 12h or 7d. Default: the setting `retention`."
+        ),
     ] = None,
 ) -> None:
-    """Forget tasks that ended longer ago than that, and make the others small."""
+    """Delete tasks that ended longer ago than --older-than, and compact the others."""
     operator = Operator(store)
     if older_than is None and operator.settings.kept_s == 0:
         raise Misuse("the setting retention keeps tasks for ever: say --older-than, for example 7d")
@@ -197,9 +199,9 @@ def prune(
 def waiting(
     *,
     operator: Operator,
-    tenant: Annotated[str, typer.Option(help="Only what is this tenant's.")] = "",
+    tenant: Annotated[str, typer.Option(help="Show only this tenant.")] = "",
 ) -> None:
-    """List open tasks whose agent no running process carries."""
+    """List open tasks whose agent is not hosted by a running process."""
     found = list(operator.rows(TASKS, WaitingTask, waiting="1", tenant=tenant))
     origin = "(the agent at the origin)"
     rows = [f"{one.id}  {one.state:<14}  {one.agent or origin}  {one.tenant}" for one in found]
@@ -208,12 +210,12 @@ def waiting(
 
 @commands.local("cancel")
 def cancel(
-    task_id: Annotated[str, typer.Argument(metavar="TASK", help="The id of a task that waits.")],
+    task_id: Annotated[str, typer.Argument(metavar="TASK", help="ID of a waiting task.")],
     *,
     store: StoreUrl = None,
-    tenant: Annotated[str, typer.Option(help="The tenant that the task belongs to.")] = "default",
+    tenant: Annotated[str, typer.Option(help="Tenant of the task.")] = "default",
 ) -> None:
-    """Cancel a task whose agent no running process carries."""
+    """Cancel a task whose agent is not hosted by a running process."""
     if not is_task_id(task_id):
         raise Misuse(f"{task_id!r} is not the id of a task; trunkline store waiting lists those that wait")
     done = Operator(store).ask("POST", f"{TASKS}/{task_id}:cancel", tenant=tenant)
@@ -223,13 +225,13 @@ def cancel(
 @commands.local("export")
 def export(
     file: Annotated[
-        str, typer.Argument(metavar="[FILE|-]", help="Where to; standard output unless told.")
+        str, typer.Argument(metavar="[FILE|-]", help="Target file. Default: standard output.")
     ] = "-",
     *,
     store: StoreUrl = None,
-    tenant: Annotated[str | None, typer.Option(help="Only what is this tenant's.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Show only this tenant.")] = None,
 ) -> None:
-    """Write logs, keys (as digests) and what a hub keeps as JSON lines, also beside a server.
+    """Export logs, key digests and the documents of a hub as JSON lines, also while a server runs.
 
     Damaged documents are left out and named on standard error; then the exit code is 1.
     """
@@ -252,11 +254,11 @@ def export(
 
 @commands.local("import")
 def import_(
-    file: Annotated[str, typer.Argument(metavar="FILE|-", help="An export; - for standard input.")],
+    file: Annotated[str, typer.Argument(metavar="FILE|-", help="Export to read, or - for standard input.")],
     *,
     store: StoreUrl = None,
 ) -> None:
-    """Write an export into a store; what is there already is skipped."""
+    """Import an export into a store; existing entries are skipped."""
     settings = settings_for(store)
 
     async def work(lines: BinaryIO) -> None:

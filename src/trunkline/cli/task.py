@@ -28,13 +28,11 @@ from trunkline.wire.types import RESTING, STATES, Artifact, Part, PushConfig, Ta
 from trunkline.wire.writer import Dialect
 
 commands, push = Commands(), Commands()
-commands.add_typer(
-    push, name="push-config", help="Webhooks that are told of a task: create, get, list, delete."
-)
+commands.add_typer(push, name="push-config", help="Manage the webhooks of a task: create, get, list, delete.")
 ONE_TASK, ONE_CONFIG = "[URL] TASK", "[URL] TASK CONFIG"
-TASK = "The agent's URL, unless -a names it, and the task's id."
-_HUB_TASK = "The agent's URL, unless -a names it, and the task's ID. A task of a hub needs the ID alone."
-_CONFIG = "The agent's URL, unless -a names it, the task's id and the config's."
+TASK = "URL of the agent, unless -a is given, and the ID of the task."
+_HUB_TASK = "URL of the agent, unless -a is given, and the ID of the task. For a hub, the ID alone."
+_CONFIG = "URL of the agent, unless -a is given, and the IDs of the task and the configuration."
 _ID = "the task's id"
 # What a name may be made of on any system; the rest becomes an underscore.
 _UNSAFE = re.compile(r"[^A-Za-z0-9._ ()\-]+")
@@ -49,7 +47,7 @@ _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
     arguments=ONE_TASK, about=_HUB_TASK, on_hub="get",
 )  # fmt: skip
 async def get(session: Session) -> None:
-    """Show a task as it stands, or wait for its end."""
+    """Show the current state of a task, or wait for its end."""
     session.task_id = session.argument(_ID)
     await session.compatible_card()
     config, client = session.config, session.client
@@ -65,7 +63,7 @@ async def get(session: Session) -> None:
     "list",
     "status", "context-id", "agent", "page-size", "page-token", "history", "artifacts",
     *ON_HUB, *CALLING, "stream",
-    arguments="[URL]", about="The agent's URL, unless -a names it.", on_hub="list",
+    arguments="[URL]", about="URL of the agent, unless -a is given.", on_hub="list",
 )  # fmt: skip
 async def list_(session: Session) -> None:
     """List tasks, a page at a time."""
@@ -100,7 +98,7 @@ async def list_(session: Session) -> None:
 
 @commands.calling("cancel", *ON_HUB, *CALLING, "stream", arguments=ONE_TASK, about=_HUB_TASK, on_hub="cancel")
 async def cancel(session: Session) -> None:
-    """Stop a task."""
+    """Cancel a task."""
     session.task_id = session.argument(_ID)
     await session.compatible_card()
     try:
@@ -245,7 +243,7 @@ def _write(path: Path, body: bytes, *, force: bool) -> Path:
     "create", "url", "id", "token", "scheme", "credentials", *CALLING, arguments=ONE_TASK, about=TASK
 )
 async def create_push(session: Session) -> None:
-    """Have a webhook told of a task."""
+    """Register a webhook for a task."""
     config, task_id = session.config, session.argument(_ID)
     if not config.text("url"):
         raise Misuse("--url says where the webhook is")
@@ -264,7 +262,7 @@ async def create_push(session: Session) -> None:
 
 @push.calling("get", *CALLING, arguments=ONE_CONFIG, about=_CONFIG)
 async def get_push(session: Session) -> None:
-    """Show one config."""
+    """Show one webhook configuration."""
     task_id, config_id = _task_and_config(session)
     await _require_push(session)
     _show_config(session, task_id, await session.client.get_push(task_id, config_id))
@@ -272,7 +270,7 @@ async def get_push(session: Session) -> None:
 
 @push.calling("list", *CALLING, arguments=ONE_TASK, about=TASK)
 async def list_push(session: Session) -> None:
-    """List a task's configs."""
+    """List the webhook configurations of a task."""
     task_id = session.argument(_ID)
     await _require_push(session)
     configs = list(await session.client.list_push(task_id))
@@ -287,7 +285,7 @@ async def list_push(session: Session) -> None:
 
 @push.calling("delete", *CALLING, arguments=ONE_CONFIG, about=_CONFIG)
 async def delete_push(session: Session) -> None:
-    """Forget a config."""
+    """Delete a webhook configuration."""
     task_id, config_id = _task_and_config(session)
     await _require_push(session)
     await session.client.delete_push(task_id, config_id)

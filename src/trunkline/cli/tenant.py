@@ -18,8 +18,8 @@ from trunkline.gateway.mounts import AUDIT, TENANTS
 commands = Commands()
 _ID = re.compile("[A-Za-z0-9._-]*")
 _checked = partial(checked_id, _ID.fullmatch, "tenant", "tenant list")
-TenantId = Annotated[str, typer.Argument(metavar="TENANT", help="The id of the tenant.")]
-Limit = Annotated[int | None, typer.Option(help="A number above 0.")]
+TenantId = Annotated[str, typer.Argument(metavar="TENANT", help="ID of the tenant.")]
+Limit = Annotated[int | None, typer.Option(help="Maximum number; above 0.")]
 AllDefaults = Annotated[
     bool, typer.Option("--none", help="Remove every value of the tenant; the defaults of the hub apply.")
 ]
@@ -31,30 +31,30 @@ Cleared = Annotated[
 
 @commands.local("create")
 def create(
-    name: Annotated[str, typer.Argument(help="Its name; its id is made of it.")],
+    name: Annotated[str, typer.Argument(help="Name; the ID is derived from it.")],
     *,
     operator: Operator,
 ) -> None:
-    """Make a tenant and print a key of it once; only the digest is stored."""
+    """Create a tenant and print its key once; only the digest is stored."""
     _print_token(operator, operator.ask("POST", TENANTS, {"name": name}))
 
 
 @commands.local("list")
 def list_(*, operator: Operator) -> None:
-    """List the tenants beside the default one."""
+    """List the tenants other than the default one."""
     found = list(operator.each(TENANTS))
     operator.print(found, *map(_row, found) if found else ("no tenants but the default one",))
 
 
 @commands.local("disable")
 def disable(tenant: TenantId, *, operator: Operator) -> None:
-    """Let a tenant in no longer: its streams end, its work is cancelled, its keys open nothing."""
+    """Disable a tenant: reject its requests, close its streams and cancel its tasks."""
     _change(operator, tenant, {"disabled": True})
 
 
 @commands.local("enable")
 def enable(tenant: TenantId, *, operator: Operator) -> None:
-    """Let a tenant in again, with the keys that it has."""
+    """Enable a tenant again, with its existing keys."""
     _change(operator, tenant, {"disabled": False})
 
 
@@ -63,8 +63,8 @@ class QuotaFlags(TypedDict, total=False):
 
     requests_per_minute: Limit
     concurrent_tasks: Limit
-    tokens_per_day: Annotated[int | None, typer.Option(help="Into models and out of them.")]
-    cost_per_day: Annotated[float | None, typer.Option(help="In dollars.")]
+    tokens_per_day: Annotated[int | None, typer.Option(help="Input and output tokens of models.")]
+    cost_per_day: Annotated[float | None, typer.Option(help="Amount in US dollars.")]
 
 
 @commands.local("limit")
@@ -86,10 +86,17 @@ def limit(
 class TenantFlags(TypedDict, total=False):
     """Options of `trunkline tenant set`."""
 
-    kinds: Annotated[Several, typer.Option("--kind", help="It may have such agents alone.")]
-    egress_hosts: Annotated[Several, typer.Option("--egress-host", help="Its agents may be there.")]
-    egress_networks: Annotated[Several, typer.Option("--egress-network", help="And there.")]
-    retention: Annotated[str | None, typer.Option(help="How long its ended tasks are kept.")]
+    kinds: Annotated[
+        Several, typer.Option("--kind", help="Kind of agents that the tenant may have; repeatable.")
+    ]
+    egress_hosts: Annotated[
+        Several, typer.Option("--egress-host", help="Host that agents of the tenant may use; repeatable.")
+    ]
+    egress_networks: Annotated[
+        Several,
+        typer.Option("--egress-network", help="Network that agents of the tenant may use; repeatable."),
+    ]
+    retention: Annotated[str | None, typer.Option(help="Retention of ended tasks.")]
     tools: Annotated[
         Several,
         typer.Option("--tool", help="Tool that its workflows and models may use, such as mcp:files/*."),
@@ -115,10 +122,12 @@ def set_(
 class AlertFlags(TypedDict, total=False):
     """Options of `trunkline tenant alert`."""
 
-    failure_rate_1h: Annotated[float | None, typer.Option("--failure-rate-1h", help="From 0 to 1.")]
-    daily_cost_usd: Annotated[float | None, typer.Option(help="In dollars.")]
-    orphaned_skills: Annotated[int | None, typer.Option(help="Skills that never succeeded.")]
-    cooldown: Annotated[str | None, typer.Option(help="How long the same is not told again.")]
+    failure_rate_1h: Annotated[
+        float | None, typer.Option("--failure-rate-1h", help="Failure rate of the last hour, from 0 to 1.")
+    ]
+    daily_cost_usd: Annotated[float | None, typer.Option(help="Amount in US dollars.")]
+    orphaned_skills: Annotated[int | None, typer.Option(help="Number of skills that never succeeded.")]
+    cooldown: Annotated[str | None, typer.Option(help="Minimum time between equal alerts.")]
 
 
 @commands.local("alert")
@@ -139,20 +148,20 @@ def alert(
 
 @commands.local("rotate")
 def rotate(tenant: TenantId, *, operator: Operator) -> None:
-    """Give a tenant a new key and print it once; the one before opens nothing any more."""
+    """Replace the key of a tenant and print it once; the previous key is revoked."""
     _print_token(operator, operator.ask("POST", f"{_path(tenant)}:rotate"))
 
 
 @commands.local("delete")
 def delete(tenant: TenantId, *, operator: Operator) -> None:
-    """Disable a tenant for good; its data goes after retention, the audit stays."""
+    """Delete a tenant; its data is deleted after the retention, the audit log stays."""
     gone = operator.ask("DELETE", _path(tenant))
     operator.print(gone, f"tenant {gone['id']} is deleted; its data goes with retention")
 
 
 @commands.local("audit")
 def audit(*, limit: Count = 50, operator: Operator) -> None:
-    """List what operators did with tenants, newest first."""
+    """List the audit log of tenants, newest first."""
     found = list(islice(operator.each(AUDIT), limit))
     rows = [f"{one['at']}  {one['action']:<14}  {one['tenant']}  by {one['by']}" for one in found]
     operator.print(found, *rows)

@@ -27,9 +27,10 @@ commands.add_typer(settings, name="config")
 
 @commands.local("completion")
 def script(
-    ctx: typer.Context, shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="The shell.")]
+    ctx: typer.Context,
+    shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="Shell: bash, zsh or fish.")],
 ) -> None:
-    """Print the script that makes a shell complete commands and flags."""
+    """Print the shell completion script."""
     if shell not in SHELLS:
         near = (get_close_matches(shell, SHELLS, 1) or SHELLS)[0]
         text = f"no completion for {shell!r}: choose {', '.join(SHELLS)}"
@@ -46,9 +47,9 @@ def register_shells() -> None:
 @commands.local("help")
 def usage(
     ctx: typer.Context,
-    words: Annotated[Several, typer.Argument(metavar="[COMMAND]…", help="Of which command.")] = None,
+    words: Annotated[Several, typer.Argument(metavar="[COMMAND]…", help="Command to describe.")] = None,
 ) -> None:
-    """Show how the tool or a command is used."""
+    """Show the usage of a command."""
     root: Any = ctx.find_root()
     found = root
     for word in words or []:
@@ -70,7 +71,7 @@ def usage(
     "show", "server", *CALLING, "context-id", "task-id", "wait", "async", "poll-interval", arguments=""
 )
 def show(invocation: Invocation) -> None:
-    """Print every option of client commands, or every setting of a server, with its source."""
+    """Print each client option or, with --server, each server setting, with its source."""
     if invocation.flags.pop("server", False):
         _show_server(as_json=load_configuration(invocation.flags).as_json)
         return

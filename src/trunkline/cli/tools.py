@@ -28,10 +28,10 @@ OF_AGENTS = ("bearer", "api-key", "svc-param", "transport", "a2a-version", "inse
     "tools",
     "format", "allow", "deny", "tag", "prefix", "agents", "call", "arguments", "correlation-id", "parent-id",
     *OF_AGENTS, "output", "json", "debug", "config",
-    arguments="[AGENT]…", about="The agents; the one of A2ACLI_AGENT_CARD unless told.",
+    arguments="[AGENT]…", about="Agents. Default: A2ACLI_AGENT_CARD.",
 )  # fmt: skip
 def tools(invocation: Invocation) -> None:
-    """Print the skills of agents as tools of a model, or call one of them."""
+    """Print the skills of agents as tools for a model, or call one."""
 
     async def work(config: ClientConfiguration) -> int:
         if not config.flag("debug"):
