@@ -392,6 +392,13 @@ def test_https_to_a_server_without_tls_names_the_scheme(trunkline: Run, scribe_u
     assert trunkline(*lines[-1].split()[2:])[0] == 0
 
 
+def test_misspelt_tool_names_the_closest_one(trunkline: Run, scribe_url: str) -> None:
+    code, _, said = trunkline("tools", scribe_url, "--call", "cuont")
+    lines = said.splitlines()
+    assert code == 2 and lines[0] == "Error: there is no tool 'cuont'; did you mean 'a2a__scribe__count'?"
+    assert lines[-1] == f"Hint: trunkline tools {scribe_url} --call a2a__scribe__count"
+
+
 def test_tools_of_a_wrong_path_name_the_next_command(trunkline: Run, scribe_url: str) -> None:
     for url, hint in (
         (f"{scribe_url}/nowhere", f"trunkline card get -a {scribe_url}"),
@@ -551,6 +558,27 @@ def test_a_port_in_use_suggests_any_free_one(trunkline: Run) -> None:
         code, _, said = trunkline("serve", "trunkline.demo:agent", "--port", str(port), "--store", "memory:")
     assert code == 2 and f"cannot listen on 127.0.0.1:{port}" in said
     assert "Hint: trunkline serve trunkline.demo:agent --store memory: --port 0" in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["dispatch hi", "agent list", "ceremony list", "route explain --skill x", "ceremony create a 1 b"],
+)
+def test_command_for_a_hub_that_does_not_run_names_its_folder(
+    trunkline: Run, tmp_path: Path, words: str
+) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "hub.yaml").write_text("name: a\n")
+    assert trunkline("keys", "create", "--owner", "ann", "--store", "other")[0] == 0
+    said = trunkline(*words.split(), "--store", "other")[2]
+    lines = said.splitlines()
+    assert lines[0].startswith("Error: no server has this store: sqlite:///")
+    assert lines[-1] == "Hint: trunkline hub other"
+
+
+def test_url_of_a_stopped_hub_names_the_hub_of_this_folder(trunkline: Run, tmp_path: Path) -> None:
+    (tmp_path / "hub.yaml").write_text("name: a\n")
+    assert "Hint: trunkline hub --port 1\n" in trunkline("send", "http://127.0.0.1:1", "hi")[2]
 
 
 @pytest.mark.parametrize(

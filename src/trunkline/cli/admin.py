@@ -25,13 +25,14 @@ from trunkline.auth.signing import Signer
 from trunkline.auth.vault import Vault, find_key
 from trunkline.cli.admin_endpoint import AdminEndpoint, read_admin_endpoint
 from trunkline.cli.console import print_json
-from trunkline.cli.failure import has_secret
+from trunkline.cli.failure import THEN, has_secret
 from trunkline.clock import Ids, now_ms
 from trunkline.config import DEFAULT, Settings, SourcedValue, collect, convert, seconds
 from trunkline.errors import (
     Forbidden,
     Misuse,
     Refused,
+    RouteNotFound,
     StoreInUse,
     TaskNotCancelable,
     TaskNotFound,
@@ -43,7 +44,7 @@ from trunkline.errors import (
 )
 from trunkline.fleet.catalogue.files import LIST
 from trunkline.fleet.health.routes import health_on_store
-from trunkline.fleet.inbox_store import perform_on_store
+from trunkline.fleet.inbox_store import NO_SERVER, perform_on_store
 from trunkline.fleet.mount import PREFIX as MOUNTED
 from trunkline.gateway.documents import DOCUMENT_KINDS
 from trunkline.gateway.mounts import is_of_tenants, perform_tenants
@@ -56,6 +57,7 @@ from trunkline.server.admin import LOCAL, PREFIX, Admin, WaitingTask
 from trunkline.store.base import Store
 from trunkline.store.records import DeliveryRecord
 from trunkline.store.url import database_file, store_from_url
+from trunkline.store.url import shown as shown_store
 
 KEYS = PREFIX + "keys"
 TASKS = PREFIX + "tasks"
@@ -145,7 +147,17 @@ class Operator:
         """
         body = b"" if form is None else msgspec.json.encode(form)
         asked = {name: text for name, text in query.items() if text}
-        return msgspec.json.decode(asyncio.run(_performed(self.settings, method, path, asked, body)))
+        try:
+            return msgspec.json.decode(asyncio.run(_performed(self.settings, method, path, asked, body)))
+        except RouteNotFound as error:
+            if error.missing == NO_SERVER:
+                raise self.no_server() from None
+            raise
+
+    def no_server(self) -> Misuse:
+        """Return the error of a store that no server has open."""
+        text = f"no server has this store: {shown_store(self.settings.store)}; start it"
+        return Misuse(text, hint=start_command(self.store or "."))
 
     def each(self, path: str, **query: str) -> Iterator[dict[str, Any]]:
         """The items of a list of the operator's API, page by page."""
@@ -274,7 +286,8 @@ async def _there(
     try:
         return await call_api(method, endpoint.url + path, query, headers, body)
     except Unreachable as error:
-        raise Misuse(f"the server that has the store does not answer at {endpoint.url}: {error}") from None
+        text = f"the server that has the store does not answer at {endpoint.url}: {error}"
+        raise Misuse(f"{text}; it is starting or stopping, so try again", hint=f"sleep 5{THEN}") from None
 
 
 async def call_api(

@@ -69,7 +69,7 @@ _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _LOGIN = {"oauth2", "openIdConnect"}
 KEY_HINT, _TOKEN_HINT = "export A2ACLI_API_KEY=KEY", "export A2ACLI_BEARER=TOKEN"
 # A hint that ends so has the same command behind it.
-_THEN = " &&"
+THEN = " &&"
 # How a program gives credentials; here the hint says how.
 _IN_PYTHON = re.compile(r" \(give [^()]*(?:\([^()]*\)[^()]*)?\)|; (?:give|try) api_key=… or bearer=…")
 
@@ -161,7 +161,7 @@ def complete_hint(failure: CommandFailure, typed: Sequence[str]) -> CommandFailu
     listing = _LISTING.fullmatch(hint)
     if extra := _EXTRA.search(failure.message):
         hint = extra[0]
-    elif hint.endswith(_THEN):
+    elif hint.endswith(THEN):
         hint += f" {_retyped(typed, '')}".rstrip()
     elif hint.startswith("--") or hint in ("URL", "TEXT"):
         hint = _retyped(typed, hint)
@@ -269,7 +269,7 @@ def hint_for(failure: CommandFailure, error: Exception, session: Session | None)
         case "TRUNKLINE_UNCERTAIN":
             return session.command("task list")
         case "TRUNKLINE_TOO_MANY_REQUESTS" | "TRUNKLINE_UNAVAILABLE":
-            return f"sleep {getattr(error, 'retry_after_s', 1):.0f}{_THEN}"
+            return f"sleep {getattr(error, 'retry_after_s', 1):.0f}{THEN}"
         case "A2ACLI_ERR_CARD_NOT_FOUND":
             return _session_card_hint(session, error)
         case "InvalidParamsError" | "ContentTypeNotSupportedError" if session.message_id:
@@ -337,4 +337,6 @@ def hint_for_unreachable(url: str, error: Exception, serving: str = "serve MODUL
     if not is_local:
         return shlex.join(["trunkline", "doctor", url])
     port = f" --port {parts.port}" if parts.port else ""
+    if Path("hub.yaml").is_file():
+        return f"trunkline hub{port}"
     return f"trunkline {serving}{port}"

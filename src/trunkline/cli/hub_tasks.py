@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from trunkline.cli.admin import AGENTS, TASKS_API, Operator, call_api, settings_for, start_command
+from trunkline.cli.admin import AGENTS, TASKS_API, Operator, call_api, settings_for
 from trunkline.cli.admin_endpoint import read_admin_endpoint
 from trunkline.cli.configuration import ClientConfiguration
 from trunkline.cli.console import print_block, print_data, print_field, print_given, print_json, print_notice
@@ -25,7 +25,6 @@ from trunkline.errors import Misuse, TaskNotCancelable, TimedOut
 from trunkline.hub.workspace import HUB
 from trunkline.log.ids import is_task_id
 from trunkline.peer.absence import AWAY_KEY
-from trunkline.store.url import shown as shown_store
 
 AT_WORK = ("submitted", "working")
 CANCELED = "canceled"
@@ -63,12 +62,8 @@ class HubTasks:
     def ask(self, method: str, path: str, **query: str) -> Any:
         """Return the answer of the hub's API to one request."""
         if not self._is_remote:
-            settings = self._operator.settings
-            if read_admin_endpoint(settings) is None:
-                raise Misuse(
-                    f"no server has this store: {shown_store(settings.store)}; start it",
-                    hint=start_command(self._operator.store or "."),
-                )
+            if read_admin_endpoint(self._operator.settings) is None:
+                raise self._operator.no_server()
             return self._operator.ask(method, path, tenant=self.tenant, **query)
         bearer, api_key = credentials_from(self.config)
         headers = [("Content-Type", "application/json")]

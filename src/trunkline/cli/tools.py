@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
+from difflib import get_close_matches
 
 from trunkline.bridge.registry import load_agents
 from trunkline.bridge.tools import Source, Toolbox
@@ -42,7 +43,7 @@ def tools(invocation: Invocation) -> None:
             if name:
                 return await _call(box, name, config)
             if "arguments" in invocation.flags:
-                raise Misuse("--arguments are those of a tool: name it with --call")
+                raise Misuse("--arguments requires --call, which names the tool", hint="--call TOOL")
             print_json(_listed(box, config.text("format")))
             return 0
 
@@ -80,6 +81,14 @@ def _listed(box: Toolbox, shape: str) -> list[dict[str, object]]:
 
 
 async def _call(box: Toolbox, name: str, config: ClientConfiguration) -> int:
+    names = [tool.name for tool in box]
+    if name not in names:
+        # A user may type the skill alone; the name of a tool begins with its agent.
+        meant = {one: one for one in names} | {one.rpartition("__")[2]: one for one in names}
+        near = [meant[one] for one in get_close_matches(name, meant, 1)]
+        fix = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names) or 'none'}"
+        hint = f"--call {near[0]}" if near else "trunkline tools AGENT"
+        raise Misuse(f"there is no tool {name!r}; {fix}", hint=hint)
     outcome = await box.call(
         name,
         config.members("arguments") or {},

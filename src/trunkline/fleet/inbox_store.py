@@ -15,6 +15,9 @@ from trunkline.run.feed import Feed
 from trunkline.run.tasks import Tasks
 from trunkline.wire.types import Message
 
+# Code of an act that only a server performs.
+NO_SERVER = "NO_SERVER"
+
 
 async def perform_on_store(
     tasks: Tasks, method: str, path: str, query: Mapping[str, str], body: bytes, *, principal: Principal
@@ -37,5 +40,5 @@ async def perform_on_store(
             tenant = tenant_of(principal, read_form(query, ApiQuery).tenant)
             found = await inbox.answer(ApiCall(principal, tenant, task_id), read_body(body, AnswerForm))
         case _:
-            raise RouteNotFound("no server has this store; start it", hint="trunkline hub .")
+            raise RouteNotFound("no server has this store; start it", missing=NO_SERVER)
     return msgspec.json.encode(found)

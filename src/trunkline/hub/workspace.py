@@ -106,7 +106,7 @@ def read_hub(workspace: Path) -> HubFile:
         if found.search:
             check_address(found.search)
     except Misuse:
-        raise Misuse(f"{position('search')}: this is no http:// or https:// address") from None
+        raise Misuse(f"{position('search')}: this is not an http:// or https:// address") from None
     # As the card wants them, which is made at the start. In brackets, as blanks at the ends are no fault.
     for name, text, plain in (
         ("name", found.name, plain_name),

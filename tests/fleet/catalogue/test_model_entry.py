@@ -91,7 +91,7 @@ def test_other_agents_have_none_of_it(members: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])
 def test_an_address_is_one(provider: str) -> None:
-    with pytest.raises(InvalidParams, match="no http"):
+    with pytest.raises(InvalidParams, match="not an http"):
         read_entry({"name": "a", "model": f"{provider}:x", "baseUrl": "ftp://x"}, "file")
 
 
@@ -105,7 +105,7 @@ def test_a_mistake_in_a_file_is_named_with_its_line(tmp_path: Path, monkeypatch:
     (tmp_path / "hub.yaml").write_text("search: http://search.test/search\n")
     assert check(str(tmp_path)) == []
     (tmp_path / "hub.yaml").write_text("name: x\nsearch: here\n")
-    assert "hub.yaml, line 2: this is no http://" in check(str(tmp_path))[0]
+    assert "hub.yaml, line 2: this is not an http://" in check(str(tmp_path))[0]
 
 
 def test_the_entry_of_the_page_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -366,7 +366,7 @@ def _peer(form: _EntryForm, owner: Owner) -> Peer:
         if form.card_url:
             check_address(form.card_url)
     except Misuse:
-        raise InvalidParams("this is no http:// or https:// address of a card", field="cardUrl") from None
+        raise InvalidParams("this is not an http:// or https:// address of a card", field="cardUrl") from None
     try:
         return Peer(
             url=form.url,
@@ -382,7 +382,7 @@ def _peer(form: _EntryForm, owner: Owner) -> Peer:
         )
     except Misuse:
         # What is wrong with it stays unsaid: a variable that was put in may be a secret.
-        raise InvalidParams("this is no http:// or https:// address of an agent", field="url") from None
+        raise InvalidParams("this is not an http:// or https:// address of an agent", field="url") from None
 
 
 def _login(auth: _AuthForm) -> PeerLogin | None:

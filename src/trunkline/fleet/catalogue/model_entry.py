@@ -180,7 +180,7 @@ def _check_address(url: str) -> None:
     try:
         check_address(url)
     except Misuse:
-        raise InvalidParams("this is no http:// or https:// address", field="baseUrl") from None
+        raise InvalidParams("this is not an http:// or https:// address", field="baseUrl") from None
 
 
 def _check_capabilities(given: tuple[str, ...], *, searches: bool) -> None:

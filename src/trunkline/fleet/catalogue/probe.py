@@ -46,7 +46,7 @@ async def probe(url: str, egress: Egress, places: TenantPlaces, tenant: str) -> 
     try:
         check_address(url)
     except Misuse:
-        raise InvalidParams("this is no http:// or https:// address of an agent", field="url") from None
+        raise InvalidParams("this is not an http:// or https:// address of an agent", field="url") from None
     client = SocketHttpClient(egress, connect_s=PROBE_S)
     discovery = Discovery(url, client, timeout_s=PROBE_S)
     try:
