@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import typer.main
 
 from tests.cli.conftest import Run
 from tests.cli.peers import served
 from trunkline import store
+from trunkline.cli import admin
+from trunkline.cli.admin import refusal_of
 from trunkline.cli.main import app
 from trunkline.demo.agent import agent as demo
 from trunkline.store import postgres
@@ -574,6 +577,30 @@ def test_command_for_a_hub_that_does_not_run_names_its_folder(
     lines = said.splitlines()
     assert lines[0].startswith("Error: no server has this store: sqlite:///")
     assert lines[-1] == "Hint: trunkline hub other"
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "hint"),
+    [
+        (429, "too much; try again in 7 s", "sleep 7 && trunkline"),
+        (503, "the store cannot answer now", "sleep 1 && trunkline"),
+    ],
+)
+@pytest.mark.parametrize("words", ["dispatch hi --store work", "task list --hub work"])
+def test_refusal_for_the_moment_has_the_command_that_waits(
+    trunkline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    words: str, status: int, error: str, hint: str,
+) -> None:  # fmt: skip
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "hub.yaml").write_text("name: a\n")
+
+    async def refuse(*_: object) -> bytes:
+        raise refusal_of(status, msgspec.json.encode({"detail": error.partition(";")[0]}), 7.0)
+
+    monkeypatch.setattr(admin, "_performed", refuse)
+    monkeypatch.setattr("trunkline.cli.hub_tasks.read_admin_endpoint", lambda _: object())
+    lines = trunkline(*words.split())[2].splitlines()
+    assert (lines[0], lines[-1]) == (f"Error: {error}", f"Hint: {hint} {words}")
 
 
 def test_url_of_a_stopped_hub_names_the_hub_of_this_folder(trunkline: Run, tmp_path: Path) -> None:

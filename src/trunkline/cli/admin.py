@@ -40,6 +40,7 @@ from trunkline.errors import (
     TooManyRequests,
     TrunklineError,
     Unauthenticated,
+    Unavailable,
     Unreachable,
 )
 from trunkline.fleet.catalogue.files import LIST
@@ -319,7 +320,7 @@ async def call_api(
         await client.close()
     if response.status >= 300:
         wait = response.headers.get("retry-after", "")
-        raise _refusal(response.status, answer, float(wait) if wait.isdecimal() else 1.0)
+        raise refusal_of(response.status, answer, float(wait) if wait.isdecimal() else 1.0)
     return answer
 
 
@@ -331,7 +332,7 @@ class _Refusal(Struct, frozen=True):
     field: str = ""
 
 
-def _refusal(status: int, answer: bytes, retry_after_s: float) -> TrunklineError:
+def refusal_of(status: int, answer: bytes, retry_after_s: float) -> TrunklineError:
     """Return the error that a server's answer stands for."""
     try:
         refusal = msgspec.json.decode(answer, type=_Refusal)
@@ -344,6 +345,8 @@ def _refusal(status: int, answer: bytes, retry_after_s: float) -> TrunklineError
         if "try again in " not in text:
             text += f"; try again in {retry_after_s:g} s"
         return TooManyRequests(text, retry_after_s=retry_after_s)
+    if status == 503:
+        return Unavailable(text)
     kind = _REFUSALS.get(refusal.code)
     return Misuse(text) if kind is None else kind(text)
 

@@ -27,6 +27,7 @@ from trunkline.cli.failure import (
     hint_for_unreachable,
     is_json_asked,
     print_failure,
+    retry_hint,
 )
 from trunkline.cli.next_command import print_next
 from trunkline.cli.options import OPTIONS, PREFIX
@@ -184,7 +185,7 @@ def _hub_failure(error: Exception, hub: str, *, has_credentials: bool) -> Comman
     if failure.code == "A2ACLI_ERR_UNREACHABLE" and hub.startswith(ADDRESSES):
         return replace(failure, hint=hint_for_unreachable(hub, error, "hub DIR"))
     is_denied = failure.code in ("A2ACLI_ERR_CREDENTIALS_MISSING", "A2ACLI_ERR_AUTH_FAILED")
-    return replace(failure, hint=KEY_HINT) if is_denied else failure
+    return replace(failure, hint=KEY_HINT if is_denied else failure.hint or retry_hint(error))
 
 
 def _exit_for(

@@ -149,6 +149,7 @@ def print_failure(failure: CommandFailure, *, as_json: bool, compact: bool = Fal
 def print_error(error: e.TrunklineError, typed: Sequence[str]) -> None:
     """Print the error of a command that calls no agent; `typed` are its words."""
     failure = failure_of(error)
+    failure = replace(failure, hint=failure.hint or retry_hint(error))
     if isinstance(error, e.StoreInUse) and error.pid and typed[:1] == ["store"]:
         # These commands maintain this store; another one does not help.
         failure = replace(failure, hint=f"kill {error.pid}")
@@ -269,7 +270,7 @@ def hint_for(failure: CommandFailure, error: Exception, session: Session | None)
         case "TRUNKLINE_UNCERTAIN":
             return session.command("task list")
         case "TRUNKLINE_TOO_MANY_REQUESTS" | "TRUNKLINE_UNAVAILABLE":
-            return f"sleep {getattr(error, 'retry_after_s', 1):.0f}{THEN}"
+            return retry_hint(error)
         case "A2ACLI_ERR_CARD_NOT_FOUND":
             return _session_card_hint(session, error)
         case "InvalidParamsError" | "ContentTypeNotSupportedError" if session.message_id:
@@ -281,6 +282,13 @@ def hint_for(failure: CommandFailure, error: Exception, session: Session | None)
             return session.command("task list")
         case _:
             return "" if session.config.flag("debug") else "--debug"
+
+
+def retry_hint(error: BaseException) -> str:
+    """Return the start of a command that repeats a request once it may be admitted, or an empty text."""
+    if not isinstance(error, e.TooManyRequests | e.Unavailable):
+        return ""
+    return f"sleep {getattr(error, 'retry_after_s', 1):.0f}{THEN}"
 
 
 def _credentials_hint(session: Session) -> str:
