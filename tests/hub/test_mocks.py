@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -48,6 +49,21 @@ def test_the_work_of_a_new_workspace_outlives_a_killed_hub(tmp_path: Path) -> No
             ended = until(lambda url=url: _ended(agent.http.get(url).json()))
             assert (ended["state"], ended.get("text")) == ("completed", text)
         agent.close()
+
+
+def test_log_lines_of_scripted_agents_have_the_format_of_the_hub(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "mocks.yaml"
+    script.write_text(ONE)
+    with MockProcess(script, 0, logs=("info", "json")) as url:
+        agent = Agent(url)
+        agent.send("hello")
+        agent.close()
+    rows = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    assert [(row["event"], row["rule"]) for row in rows if "rule" in row] == [("mock.hit", "otherwise")]
+    # The reply of `otherwise` is no reason for a warning.
+    assert {row["level"] for row in rows} == {"info"}
 
 
 def dispatched(hub: Agent, agent: str, message: str, **said: object) -> list[dict[str, str]]:

@@ -60,7 +60,9 @@ def serve(folder: Folder = ".", *, settings: AnySetting = None, **flags: Unpack[
         variables: dict[str, str] = {}
         if (workspace / MOCKS).exists():
             port = chosen.port and chosen.port + 1
-            variables[VARIABLE] = stack.enter_context(MockProcess(workspace / MOCKS, port, keeps=True))
+            logs = chosen.log_level, chosen.log_format
+            mocks = MockProcess(workspace / MOCKS, port, keeps=True, logs=logs)
+            variables[VARIABLE] = stack.enter_context(mocks)
         hub = Hub(workspace, given, variables)
         serve_alone(hub.host, has_keys=bool(read_keys(workspace)), then=partial(_log_agents, hub))
 

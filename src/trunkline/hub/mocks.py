@@ -16,6 +16,7 @@ from trunkline.mock.app import Mock
 from trunkline.mock.kept import KeptTasks
 from trunkline.mock.script import load_scenarios
 from trunkline.mock.serve import Mocks, bind, server_of
+from trunkline.telemetry.logs import set_up_logs
 
 log = logging.getLogger("trunkline.hub")
 # The variable by which entries of the catalogue name the address of the mocks.
@@ -38,8 +39,12 @@ class MockProcess:
     its place. With `keeps`, tasks are kept in a file, and those that are started next go on with them.
     """
 
-    def __init__(self, file: Path, port: int, *, keeps: bool = False) -> None:
+    def __init__(
+        self, file: Path, port: int, *, keeps: bool = False, logs: tuple[str, str] = ("warning", "text")
+    ) -> None:
         """Take the file and the port that is wanted; any other serves where that is taken.
+
+        `logs` are the level and the format of the log lines.
 
         Raises:
             Misuse: the file is wrong.
@@ -48,6 +53,7 @@ class MockProcess:
         self._file = file
         self._port = port
         self._keeps = keeps
+        self._logs = logs
         self._closing = threading.Event()
         # Held by who has the next child begin, and by who wants no further one.
         self._turn = threading.Lock()
@@ -67,7 +73,7 @@ class MockProcess:
     def _begin(self) -> subprocess.Popen[bytes]:
         number = self._listener.fileno()
         command = [sys.executable, "-m", "trunkline.hub.mocks", str(self._file), str(number)]
-        command += ["keep"] if self._keeps else []
+        command += [*self._logs, *(["keep"] if self._keeps else [])]
         return subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[number])
 
     def _watch(self) -> None:
@@ -132,7 +138,8 @@ def main(file: str, number: int, *, keeps: bool) -> None:
 
 if __name__ == "__main__":
     try:
-        main(sys.argv[1], int(sys.argv[2]), keeps="keep" in sys.argv[3:])
+        set_up_logs(*sys.argv[3:5])
+        main(sys.argv[1], int(sys.argv[2]), keeps="keep" in sys.argv[5:])
     except Misuse as error:
         # It was right when the hub began: what is wrong now is one line, and no traceback.
         sys.exit(str(error))

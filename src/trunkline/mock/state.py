@@ -159,8 +159,8 @@ class MockState:
         self._turns[playback.context_id] += 1
         self.hits[plan.rule] += 1
         self._received.append((plan.incoming, plan.rule, playback))
-        if plan.rule:
-            log.info("mock.hit rule=%r task=%s", plan.rule, playback.id)
+        if plan.reply is not _NO_RULE:
+            log.info("mock.hit rule=%r task=%s", plan.rule or "otherwise", playback.id)
         else:
             unmatched = (playback.id, plan.incoming.skill, text_of(message))
             log.warning("mock.unmatched task=%s skill=%s text=%.64r", *unmatched)
