@@ -383,7 +383,8 @@ def secret_text(word: str) -> str:
         return word
     value = os.environ.get(name, "")
     if not value:
-        raise Misuse(f"environment variable {name!r} is not set; set it, or name another one")
+        text = f"environment variable {name!r} is not set; set it, or name another one"
+        raise Misuse(text, hint=f"export {shlex.quote(name)}=VALUE")
     return value
 
 

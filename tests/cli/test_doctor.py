@@ -38,7 +38,7 @@ def test_mistakes_of_the_caller(trunkline: Run, monkeypatch) -> None:
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     for words, complaint in (
         ([], "name the agent"),
-        (["agent.example"], "is no URL"),
+        (["agent.example"], "is not the URL"),
         (["http://127.0.0.1:1", "--only", "pusch"], "no check or family"),
         (["http://127.0.0.1:1", "--header", "nonsense"], "Name: value"),
         (["http://127.0.0.1:1", "--key", "env:NO_SUCH_KEY"], "NO_SUCH_KEY"),

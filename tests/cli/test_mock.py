@@ -117,7 +117,7 @@ def test_an_agent_is_recorded_and_replayed(tmp_path: Path) -> None:
     [
         (("none.yaml",), "none.yaml: no such file"),
         (("open.yaml", "--host", "0.0.0.0"), "say --open"),
-        (("record", "nowhere"), "no URL of an agent"),
+        (("record", "nowhere"), "not the URL of an agent"),
         (("record", "http://127.0.0.1:1", "-o", "no/such/place.yaml"), "no/such is no folder"),
     ],
 )

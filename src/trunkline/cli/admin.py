@@ -360,4 +360,5 @@ def span_ms(text: str, flag: str) -> int:
     try:
         return round(seconds(text if text.endswith(("s", "m", "h", "d")) else "") * 1000)
     except ValueError:
-        raise Misuse(f"{flag} takes a number and s, m, h or d, for example 7d, not {text!r}") from None
+        said = f"{flag} takes a number and s, m, h or d, for example 7d, not {text!r}"
+        raise Misuse(said, hint=f"{flag} 7d") from None

@@ -284,7 +284,7 @@ def graph(
 ) -> None:
     """Draw a definition or a run of it: a tree in the terminal, or a Mermaid chart for a page."""
     if form not in {"tree", "mermaid"}:
-        raise Misuse(f"--format is tree or mermaid, not {form!r}")
+        raise Misuse(f"--format is tree or mermaid, not {form!r}", hint="--format tree")
     definition = Written(file).definition()
     states = states_of(_history(operator, run, 1, None)) if run else None
     if operator.as_json and states is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack, asynccontextmanager
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -121,7 +122,8 @@ def print_configuration(
 ) -> None:
     """Print what to paste into the configuration of an MCP client."""
     if client not in CLIENTS:
-        raise Misuse(f"--client is one of {', '.join(CLIENTS)}, not {client!r}")
+        near = (get_close_matches(client, CLIENTS, 1) or [*CLIENTS])[0]
+        raise Misuse(f"--client is one of {', '.join(CLIENTS)}, not {client!r}", hint=f"--client {near}")
     if not agents:
         raise Misuse("name the agents: their URLs, a card's file, or the folder of a hub's workspace")
     if http and len(agents) != 1:

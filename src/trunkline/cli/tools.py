@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from difflib import get_close_matches
+from pathlib import Path
 
 from trunkline.bridge.registry import load_agents
 from trunkline.bridge.tools import Source, Toolbox
@@ -38,12 +40,12 @@ def tools(invocation: Invocation) -> None:
         if not config.flag("debug"):
             # What comes of a call, and of the only agent, is told anyhow.
             logging.getLogger().handlers[0].addFilter(lambda record: not _is_told(record, invocation))
+        name = config.text("call")
+        if "arguments" in invocation.flags and not name:
+            raise Misuse("--arguments requires --call, which names the tool", hint="--call TOOL")
         async with toolbox_of(invocation, config) as box:
-            name = config.text("call")
             if name:
                 return await _call(box, name, config)
-            if "arguments" in invocation.flags:
-                raise Misuse("--arguments requires --call, which names the tool", hint="--call TOOL")
             print_json(_listed(box, config.text("format")))
             return 0
 
@@ -111,6 +113,7 @@ async def _agents(invocation: Invocation, config: ClientConfiguration) -> AsyncG
         if invocation.arguments:
             raise Misuse("name agents or give --agents FILE, not both")
         invocation.refuse(OF_AGENTS, "with --agents each agent has its own in the file")
+        _check_file(file)
         async with load_agents(file) as agents:
             yield agents
         return
@@ -129,6 +132,13 @@ async def _agents(invocation: Invocation, config: ClientConfiguration) -> AsyncG
         await asyncio.gather(*map(_choose_version, sessions))
         clients: list[Client] = [session.client for session in sessions]
         yield clients[0] if len(clients) == 1 else clients
+
+
+def _check_file(file: str) -> None:
+    """Raise Misuse if the file of --agents does not exist; without it no agent would be called."""
+    if not Path(file).is_file():
+        hint = f"ls -l {shlex.quote(str(Path(file).parent))}"
+        raise Misuse(f"--agents {file}: no such file", hint=hint)
 
 
 async def _choose_version(session: Session) -> None:

@@ -68,7 +68,8 @@ async def examine(
     options = options or DoctorOptions()
     for name in (*options.only, *options.skip):
         if name not in CHECKS and name not in FAMILIES:
-            raise Misuse(f"there is no check or family {name!r}; see trunkline doctor --list")
+            text = f"there is no check or family {name!r}; see trunkline doctor --list"
+            raise Misuse(text, hint="trunkline doctor --list")
     # The operator has named this host, by one of its names; where its card leads is a stranger's word.
     host = agent_address(url).hostname or ""
     own = SocketHttpClient(Egress(hosts=(host,), loopback=is_loopback(host)))

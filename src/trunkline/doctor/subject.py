@@ -229,7 +229,8 @@ def agent_address(url: str) -> SplitResult:
     except ValueError as error:
         raise Misuse(f"{url!r} is no URL ({error}); give one like https://agent.example") from None
     if found.scheme not in _PORTS or not found.hostname:
-        raise Misuse(f"{url!r} is no URL of an agent; give one like https://agent.example")
+        text = f"{url!r} is not the URL of an agent; give one like https://agent.example"
+        raise Misuse(text, hint="trunkline doctor http://HOST:PORT")
     if found.username or found.password:
         raise Misuse("the URL holds a login; leave it out and give --header, --key or --bearer")
     return found

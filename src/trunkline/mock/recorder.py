@@ -93,7 +93,8 @@ class Recorder:
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise Misuse(f"{url!r} is no URL of an agent; give one like https://agents.example/scribe")
+            text = f"{url!r} is not the URL of an agent; give one like https://agents.example/scribe"
+            raise Misuse(text, hint="trunkline mock record http://HOST:PORT")
         self.recording = Recording(timing=timing)
         self._host_check = HostCheck(hosts)
         self._origin = f"{parts.scheme}://{parts.netloc}"

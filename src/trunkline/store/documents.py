@@ -115,7 +115,8 @@ async def repair(
     known = kinds.get(kind)
     doc = None if known is None else await docs.get(tenant, kind, doc_id)
     if known is None or doc is None:
-        raise Misuse(f"document {doc_id!r} of kind {kind!r} and tenant {tenant!r} not found; see store check")
+        text = f"document {doc_id!r} of kind {kind!r} and tenant {tenant!r} not found; see store check"
+        raise Misuse(text, hint="trunkline store check")
     try:
         known.read(doc_id, doc.body)
     except StoreError:
