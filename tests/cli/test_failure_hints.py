@@ -288,6 +288,16 @@ edges: [{source: __start__, target: start}]
             "--format is tree or mermaid",
             "trunkline flow graph flow.yaml --format tree",
         ),
+        (
+            "serve scribe:agent --set retention=5d --announce http://127.0.0.1:2 --workers 2",
+            "--workers 2 needs a store",
+            "trunkline serve scribe:agent --set retention=5d --announce http://127.0.0.1:2 --workers 1",
+        ),
+        (
+            "serve scribe:agent --set announce_key=planted-key --workers 2",
+            "--workers 2 needs a store",
+            "trunkline serve … --workers 1",
+        ),
         ("completion fsh", "no completion for 'fsh'", "trunkline completion fish"),
         ("help sned", "there is no command 'sned'; did you mean 'send'?", "trunkline help send"),
         ("help task gte", "there is no command 'gte'; did you mean 'get'?", "trunkline help task get"),

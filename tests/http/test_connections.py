@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import resource
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,3 +139,19 @@ def test_a_file_limit_that_leaves_less_than_half_of_the_connections_is_a_warning
     with caplog.at_level("DEBUG"):
         report_connections(20_000, fits)
     assert [record.levelname for record in caplog.records] == ([] if level is None else [level])
+
+
+def test_warning_about_the_file_limit_follows_the_line_that_the_server_is_ready(tmp_path: Path) -> None:
+    program = "from trunkline.cli.main import main; main()"
+    words = ["serve", "trunkline.demo:agent", "--port", "0", "--store", "memory:"]
+    shell = ["sh", "-c", 'ulimit -n 256 && exec "$@"', "sh", sys.executable, "-c", program, *words]
+    with subprocess.Popen(shell, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        events: list[str] = []
+        for line in process.stderr:
+            events.append(line.split()[2])
+            if events[-1] == "connection.limit":
+                break
+        process.terminate()
+        process.stderr.read()
+    assert events[0] == "server.ready"

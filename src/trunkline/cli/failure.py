@@ -53,7 +53,11 @@ _CODES: tuple[tuple[type[e.TrunklineError], str], ...] = (
     (e.Unreadable, "A2ACLI_ERR_INTERNAL"),
     (e.StoreError, "TRUNKLINE_STORE"),
 )
-_SECRET_OPTIONS = ("--key", "--set", "--api-key", "--bearer", "--announce")
+_SECRET_OPTIONS = ("--key", "--api-key", "--bearer", "--client-secret", "--token", "--credentials")
+# Settings that --set may give.
+_SECRET_SETTING = re.compile(
+    r"(?:--set=)?[\w-]*(?:key|secret|token|password|issuer|store)[\w-]*=", re.IGNORECASE
+)
 # Commands that act on what `list` shows, and the errors of an ID that it does not show.
 _LISTED = ("agent", "ceremony", "deliveries", "inbox", "keys", "task", "tenant")
 # The hint that names a list, and the options that say of which hub or store.
@@ -215,7 +219,12 @@ def _show_place(message: str) -> str:
 
 def has_secret(typed: Sequence[str]) -> bool:
     """Return whether the words may contain a secret, which no hint may repeat."""
-    return any([word.startswith(_SECRET_OPTIONS) or _LOGIN_IN_URL.search(word) for word in typed])
+    return any(
+        [
+            word.startswith(_SECRET_OPTIONS) or _SECRET_SETTING.match(word) or _LOGIN_IN_URL.search(word)
+            for word in typed
+        ]
+    )
 
 
 def _retyped(typed: Sequence[str], option: str) -> str:
