@@ -7,7 +7,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from tests.cli.conftest import Run
+from tests.cli.peers import served
 from tests.harness import ServerProcess, free_port
+from trunkline.demo.agent import agent as demo
 
 
 def test_our_own_demo_agent_is_healthy(trunkline: Run, tmp_path: Path) -> None:
@@ -29,15 +31,28 @@ def test_findings_are_told_and_counted(trunkline: Run, demo_url: str) -> None:
 
 
 def test_nobody_there(trunkline: Run) -> None:
-    code, out, _ = trunkline("doctor", f"http://127.0.0.1:{free_port()}")
+    port = free_port()
+    code, out, said = trunkline("doctor", f"http://127.0.0.1:{port}")
     assert code == 3
     assert "no card at" in out
+    assert said == f"Hint: trunkline serve MODULE:AGENT --port {port}\n"
+
+
+def test_wrong_path_names_the_command_that_shows_the_card(trunkline: Run, demo_url: str) -> None:
+    code, _, said = trunkline("doctor", f"{demo_url}/nowhere")
+    assert (code, said) == (3, f"Hint: trunkline card get -a {demo_url}\n")
+
+
+def test_missing_credentials_name_the_option_for_them(trunkline: Run) -> None:
+    with served(demo.asgi(store="memory:", dev=True, log_level="error", keys=["planted-key"])) as url:
+        code, _, said = trunkline("doctor", url, "--no-send")
+    assert (code, said) == (4, f"Hint: trunkline doctor {url} --key env:NAME\n")
 
 
 def test_mistakes_of_the_caller(trunkline: Run, monkeypatch) -> None:
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     for words, complaint in (
-        ([], "name the agent"),
+        ([], "no agent is named"),
         (["agent.example"], "is not the URL"),
         (["http://127.0.0.1:1", "--only", "pusch"], "no check or family"),
         (["http://127.0.0.1:1", "--header", "nonsense"], "Name: value"),

@@ -6,12 +6,14 @@ A report of the doctor is read by people and machines: as a table, plain lines, 
 from __future__ import annotations
 
 import asyncio
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import msgspec
@@ -28,6 +30,7 @@ from trunkline.doctor.check import Check, CheckOutcome, Finding, Severity
 from trunkline.doctor.run import DoctorReport, chosen, examine
 from trunkline.doctor.subject import TEXT, DoctorOptions
 from trunkline.errors import Misuse
+from trunkline.http.host_check import is_loopback
 
 commands = Commands()
 HEALTHY, SICK, USAGE, UNREACHABLE, LOCKED = 0, 1, 2, 3, 4
@@ -64,7 +67,7 @@ def doctor(
 ) -> None:
     """Examine an agent; exit code 1 if a finding breaks callers."""
     if not timeout > 0:
-        raise Misuse("--timeout is a number of seconds above 0")
+        raise Misuse("--timeout is a number of seconds above 0", hint="--timeout 60")
     options = DoctorOptions(
         credentials=_credentials(key, bearer, header or ()),
         only=tuple(only or ()),
@@ -78,12 +81,12 @@ def doctor(
     if listing:
         show_checks(chosen(options), Console(file=sys.stdout, highlight=False, soft_wrap=True))
     elif url:
-        _print(asyncio.run(examine(url, options)), junit, as_json=as_json)
+        _print(asyncio.run(examine(url, options)), url, junit, as_json=as_json)
     else:
-        raise Misuse("name the agent: trunkline doctor https://agent.example")
+        raise Misuse("no agent is named: give its URL", hint="trunkline doctor http://HOST:PORT")
 
 
-def _print(report: DoctorReport, junit: str, *, as_json: bool) -> None:
+def _print(report: DoctorReport, url: str, junit: str, *, as_json: bool) -> None:
     if junit:
         try:
             Path(junit).write_bytes(as_junit(report))
@@ -93,7 +96,23 @@ def _print(report: DoctorReport, junit: str, *, as_json: bool) -> None:
         print_json(json_of(report))
     else:
         show(report, Console(file=sys.stdout, highlight=False, soft_wrap=not sys.stdout.isatty()))
+        if hint := _hint(report, url):
+            print(f"Hint: {hint}", file=sys.stderr)
     raise typer.Exit(exit_code(report))
+
+
+def _hint(report: DoctorReport, url: str) -> str:
+    """Return the command to run after an examination that could not begin, or an empty text."""
+    parts = urlsplit(url)
+    match exit_code(report):
+        case 3 if is_loopback(parts.hostname or "") and "the connection failed" in report.nothing:
+            return f"trunkline serve MODULE:AGENT --port {parts.port or 80}"
+        case 3:
+            return shlex.join(["trunkline", "card", "get", "-a", f"{parts.scheme}://{parts.netloc}"])
+        case 4:
+            return shlex.join(["trunkline", "doctor", url, "--key", "env:NAME"])
+        case _:
+            return ""
 
 
 def _credentials(key: str, bearer: str, headers: Sequence[str]) -> tuple[tuple[str, Secret], ...]:
