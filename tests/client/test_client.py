@@ -580,8 +580,8 @@ def test_arb_1_who_leaves_a_stream_can_come_back_for_the_rest_of_it() -> None:
         rest = client.subscribe(task_id, after=update.id)
         more = "".join([update.text async for update in rest]).split()
         count = [str(number) for number in range(1, 21)]
-        # A busy machine may count to the end in one piece, and the frame that closes an answer has all of it.
-        assert more in (count[len(words) :], count)
+        # On a busy machine the frame that closes the answer brings text, and then has all of it.
+        assert more == count[len(words) :] or more[-20:] == count
         found = await rest.finish()
         assert (found.state, found.text.split()) == (TaskState.COMPLETED, count)
 
