@@ -142,6 +142,34 @@ def test_no_tenant_replaces_a_workflow_that_one_of_the_operator_nests(tmp_path: 
     run(scene())
 
 
+@pytest.mark.usefixtures("operator_set_up")
+def test_no_tenant_forges_a_part_of_a_workflow_that_has_the_rights_of_the_operator(tmp_path: Path) -> None:
+    forge = {"node_id": "check", "outcome": {"ok": True, "result": {"checked": "forged"}}}
+    check = {"id": "check", "type": "step", "config": {"handler": "other"}}
+    nest = {"id": "nest", "type": "subworkflow", "config": {"workflow_ref": "guarded", "input_mapping": {}}}
+    hosted = {"input": {}, "activity_execution_mode": "host_mediated"}
+
+    async def scene() -> None:
+        async with opened(tmp_path, "agents: []", key=KEY) as boss:
+            acme = await boss.tenant("acme")
+            body = {"definition": workflow(check, GREET, name="guarded")}
+            assert (await boss("POST /v1/workflows?tenant=acme", body))[0] == 201
+            start = {**hosted, "definition": workflow(nest, name="outer")}
+            # A run of the definition itself, then one that a definition of the tenant nests.
+            for path, body in (("/v1/workflows/guarded/executions", hosted), ("/v1/executions", start)):
+                status, told = await acme(f"POST {path}", body)
+                assert (status, told["status"], told["node_id"]) == (200, "awaiting_activity", "check"), told
+                submit = f"POST /v1/executions/{told['execution_id']}:submit_activity"
+                status, told = await acme(submit, {**forge, "activity_execution_mode": "in_process"})
+                if "guarded" in path:
+                    assert (status, told["error"]["code"]) == (409, "ACTIVITY_SUBMIT_NOT_AWAITING"), told
+                    assert told["error"]["message"].endswith("leave activity_execution_mode out")
+                    status, told = await acme(submit, forge)
+                assert (status, told["status"], told["node_id"]) == (200, "awaiting_activity", "greet"), told
+
+    run(scene())
+
+
 def test_the_tenant_of_the_operator_has_no_list_of_tools(tmp_path: Path) -> None:
     async def scene() -> None:
         async with opened(tmp_path, "agents: []", key=KEY) as boss:

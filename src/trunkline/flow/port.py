@@ -33,8 +33,9 @@ from trunkline.flow.engine.run_messages import (
     RunOrder,
     RunQuestion,
     RunReply,
+    check_mode,
+    fixes_mode,
     given_to,
-    is_mode_fixed,
     order_of,
     read_awaited,
     read_reply,
@@ -186,14 +187,7 @@ class FlowPort:
         async with self._starting.setdefault((caller.tenant, execution_id), asyncio.Lock()):
             run = None if is_new else await self._find(caller.tenant, execution_id)
             if run is None:
-                order = RunOrder(
-                    execution_id,
-                    loaded.definition.hash,
-                    mode,
-                    name=loaded.definition.name,
-                    by_operator=loaded.by_operator or caller.by_operator,
-                )
-                feed = await self._submit(caller, loaded, given, order)
+                feed = await self._submit(caller, loaded, given, _order(caller, loaded, execution_id, mode))
                 if feed is None and allow_existing:
                     # Another process was faster.
                     run = await self._find(caller.tenant, execution_id)
@@ -273,6 +267,7 @@ class FlowPort:
                 raise FlowRefused(RESUME_INVALID, f"the payload does not fit the resume_schema: {fault}")
         asked = None if about.awaits == "interrupt" else run.asked
         part = Part(data=payload) if asked is None else answer_part(asked.schema, payload)
+        check_mode(caller.tenant, run.feed.state, mode, "in_process", RESUME_INVALID)
         message = RunReply(mode).message(self._runner.ids.new(), question, part)
         return await self._say(caller, run, message, RESUME_INVALID, wait_s)
 
@@ -303,10 +298,11 @@ class FlowPort:
         if run is None or run.cancelled or not caller.knows(run):
             raise FlowRefused(NOT_AWAITING, f"no run {execution_id!r} waits for an activity")
         self._check_hash(run, loaded, SUBMIT_INVALID)
-        about, question = run.about, run.question
+        about = run.about
         if about is None or about.awaits != "activity":
             raise FlowRefused(NOT_AWAITING, f"run {execution_id!r} does not wait for an activity")
         check_activity(about, execution_id, node_id, activity_id, span)
+        check_mode(caller.tenant, run.feed.state, mode, "host_mediated", NOT_AWAITING)
         await self._check_input(run, given, SUBMIT_INVALID)
         reply, result = read_outcome(outcome, about, mode)
         if reply.ok and about.fits is not None:
@@ -314,7 +310,7 @@ class FlowPort:
             if fault is not None:
                 error = f"the result does not fit the output_schema: {fault}"
                 reply, result = RunReply(mode, ok=False, error=error, code="OUTPUT_SCHEMA_VIOLATION"), {}
-        message = reply.message(self._runner.ids.new(), question, Part(data=result))
+        message = reply.message(self._runner.ids.new(), run.question, Part(data=result))
         return await self._say(caller, run, message, NOT_AWAITING, wait_s)
 
     async def signal(
@@ -349,6 +345,7 @@ class FlowPort:
             )
         await self._check_input(run, given, SIGNAL_INVALID)
         said = {} if isinstance(payload, UnsetType) else payload
+        check_mode(caller.tenant, run.feed.state, mode, "in_process", SIGNAL_NOT_AWAITING)
         message = RunReply(mode).message(self._runner.ids.new(), question, Part(data=said))
         return await self._say(caller, run, message, SIGNAL_NOT_AWAITING, wait_s)
 
@@ -542,10 +539,7 @@ class FlowPort:
     async def _say(
         self, caller: FlowCaller, run: FoundRun, message: Any, code: str, wait_s: float | None
     ) -> RunResult:
-        state, reply = run.feed.state, read_reply(message)
-        if reply is not None and reply.mode != "in_process" and is_mode_fixed(caller.tenant, state):
-            text = f"the mode of run {run.view.execution_id!r} is in_process since its start"
-            raise FlowRefused(code, f"{text}; leave activity_execution_mode out")
+        state = run.feed.state
         by = "" if caller.principal == state.principal else caller.principal
         try:
             if state.parent:
@@ -648,3 +642,15 @@ def _recorded_hash(records: Sequence[Recorded]) -> str:
         if isinstance(recorded.event, FlowRows):
             return recorded.event.rows[0].payload.get("_hash", "")
     return ""
+
+
+def _order(caller: FlowCaller, loaded: Loaded, execution_id: str, mode: Mode) -> RunOrder:
+    definition, by_operator = loaded.definition, loaded.by_operator or caller.by_operator
+    return RunOrder(
+        execution_id,
+        definition.hash,
+        mode,
+        name=definition.name,
+        by_operator=by_operator,
+        is_fixed=fixes_mode(caller.tenant, by_operator=by_operator),
+    )

@@ -37,7 +37,15 @@ from trunkline.flow.engine.parts import FlowParts, is_address
 from trunkline.flow.engine.questions import answered, awaited, question, relayed
 from trunkline.flow.engine.replay import History
 from trunkline.flow.engine.rows import SUBMITTED
-from trunkline.flow.engine.run_messages import DEPTH_LIMIT, Mode, RunOrder, mode_of, read_reply, run_task_id
+from trunkline.flow.engine.run_messages import (
+    DEPTH_LIMIT,
+    Mode,
+    RunOrder,
+    fixes_mode,
+    mode_of,
+    read_reply,
+    run_task_id,
+)
 from trunkline.flow.engine.view import RUN_TOO_LARGE
 from trunkline.flow.engine.walk import Ended, Lane, NodeFailed, Walk, spanned
 from trunkline.flow.jq.pool import BudgetSpent, FilterFailed, WorkerBudget
@@ -399,7 +407,7 @@ class Run:
             depth,
             nested.name,
             by_operator,
-            self._order.is_fixed,
+            self._order.is_fixed or fixes_mode(self._work.tenant, by_operator=by_operator),
         )
         message = order.message(f"{child}:order", effect.input)
         # A chain that begins anew with each nested run would never come to its end.

@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct, ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
 from trunkline.auth.principal import DEFAULT_TENANT
-from trunkline.errors import InvalidParams
+from trunkline.errors import FlowRefused, InvalidParams
 from trunkline.log.fold import State
 from trunkline.wire.question import question_metadata, read_question
 from trunkline.wire.types import Message, Part, Role
@@ -31,7 +31,8 @@ class RunOrder(Struct, frozen=True, omit_defaults=True):
     name: str = ""
     # Whether the operator provided the definition: such a run may call every tool, step and model.
     by_operator: bool = False
-    # Whether answers leave the mode as it is: the run is an agent of a catalogue, or nested in such a run.
+    # Whether answers leave the mode as it is: the run is an agent of a catalogue, nested in such a run, or
+    # has more rights than its tenant.
     is_fixed: bool = False
 
     def message(self, message_id: str, given: dict[str, Any]) -> Message:
@@ -179,10 +180,26 @@ def mode_of(state: State, order: RunOrder) -> Mode:
     return order.mode
 
 
-def is_mode_fixed(tenant: str, state: State) -> bool:
-    """Return whether answers leave the mode of a run as it is."""
+def check_mode(tenant: str, state: State, mode: Mode, default: Mode, code: str) -> None:
+    """Check that an answer does not change the mode of a run whose mode is fixed.
+
+    Raises:
+        FlowRefused: the answer names neither this mode nor the default of such answers.
+    """
     order = order_of(tenant, state)
-    return order is None or order.is_fixed
+    fixed = order.mode if order is not None else "in_process"
+    if (order is None or order.is_fixed) and mode not in (fixed, default):
+        run = order.execution if order is not None else state.task_id
+        text = f"the mode of run {run!r} is {fixed} since its start"
+        raise FlowRefused(code, f"{text}; leave activity_execution_mode out")
+
+
+def fixes_mode(tenant: str, *, by_operator: bool) -> bool:
+    """Return whether the definition of a run fixes its mode: it has rights that its tenant does not have.
+
+    Otherwise a tenant could submit a forged result of one node and have the operator execute the next.
+    """
+    return by_operator and tenant != DEFAULT_TENANT
 
 
 def own(question: Message, state: State) -> Message:
