@@ -417,6 +417,19 @@ def test_draining_hub_plans_nothing_and_the_next_one_does_it() -> None:
     alone(work, ceremony())
 
 
+def test_draining_hub_leaves_a_run_that_stayed_due_to_the_next_one() -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        stage.refusal = PASSING[0]
+        await hours.pass_to(MINUTE, stage)
+        stage.is_draining, stage.refusal = True, None
+        await hours.pass_to(MINUTE + 20_000, stage)
+        assert await stage.opened() == {}
+        await hours.pass_to(MINUTE + 40_000, Stage(stage.store, *stage.ceremonies.values()))
+        assert set(await stage.opened()) == {planned_task(1)}
+
+    alone(work, ceremony())
+
+
 def test_run_is_done_once_whenever_one_of_two_hubs_begins_to_drain(replicas: Replicas) -> None:
     """One hub begins to drain at each of its calls to the store in turn; the other one goes on."""
 
