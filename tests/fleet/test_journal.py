@@ -10,7 +10,7 @@ import pytest
 from tests.fleet.stores import Replicas
 from trunkline.errors import StoreError
 from trunkline.fleet import journal as module
-from trunkline.fleet.journal import KIND, Journal, JournalRow, Journals
+from trunkline.fleet.journal import KIND, Journal, JournalRow, Journals, read_state
 from trunkline.store.base import Store
 
 SUBJECT = "ceremony:standup"
@@ -87,5 +87,20 @@ def test_damaged_journal_counts_as_empty_and_one_that_cannot_be_written_is_an_er
         monkeypatch.setattr(store.docs, "get", stale)
         with pytest.raises(StoreError, match="by others all the time"):
             await Journals(store.docs).add("north", SUBJECT, row(1))
+
+    Replicas("memory:").run(work)
+
+
+def test_damaged_state_is_logged_with_its_journal_and_leaves_the_rows(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def work(store: Store) -> None:
+        rows = (row(1),)
+        body = msgspec.json.encode(Journal(rows, msgspec.Raw(b'{"cursor": 1.5}')))
+        await store.docs.put("north", KIND, SUBJECT, body, 0)
+        journal = await Journals(store.docs, dict[str, int]).read("north", SUBJECT)
+        assert (journal.rows, read_state(journal, dict[str, int], {})) == (rows, {})
+        (damaged,) = [one for one in caplog.messages if one.startswith("document.damaged")]
+        assert damaged.startswith(f"document.damaged kind=journal id='{SUBJECT}' tenant='north' error=")
 
     Replicas("memory:").run(work)

@@ -67,8 +67,7 @@ def read_state(journal: Journal, of: type[State], otherwise: State) -> State:
     """Return the state in a journal, or `otherwise` if it has none or one that cannot be decoded."""
     try:
         known = msgspec.json.decode(journal.state, type=of | None)
-    except DECODE_ERRORS as error:
-        log_damaged("", KIND, "", error)
+    except DECODE_ERRORS:
         return otherwise
     return otherwise if known is None else known
 
@@ -79,8 +78,15 @@ class Journals:
     A damaged journal counts as empty, and the next row replaces it.
     """
 
-    def __init__(self, docs: Docs) -> None:
+    def __init__(self, docs: Docs, state: Any = Any) -> None:
+        """Read the journals of a store.
+
+        Args:
+            docs: the documents of the store.
+            state: the type of the states; one that cannot be decoded is logged.
+        """
         self._docs = docs
+        self._state = state
 
     async def read(self, tenant: str, subject: str) -> Journal:
         """The journal of a subject; an empty one if nothing has happened.
@@ -143,4 +149,9 @@ class Journals:
         doc = await self._docs.get(tenant, KIND, subject)
         if doc is None:
             return Journal(), 0
-        return JOURNALS.read_or_set_aside(tenant, doc) or Journal(), doc.rev
+        journal = JOURNALS.read_or_set_aside(tenant, doc) or Journal()
+        try:
+            msgspec.json.decode(journal.state, type=self._state | None)
+        except DECODE_ERRORS as error:
+            log_damaged(tenant, KIND, subject, error)
+        return journal, doc.rev

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from trunkline.auth.vault import Vault
 from trunkline.errors import StoreError
@@ -46,7 +47,7 @@ class CatalogueService:
         )
         self.documents = CatalogueDocuments(docs, self.catalogue, now_ms)
         self.discovery = CardDiscovery(self.catalogue, self.clients, now_ms, refresh_s=card_refresh_s)
-        self.history = CatalogueHistory(self.catalogue, Journals(docs), now_ms)
+        self.history = CatalogueHistory(self.catalogue, Journals(docs, dict[str, Any]), now_ms)
         self._parts = CatalogueParts(
             catalogue=self.catalogue,
             documents=self.documents,

@@ -130,7 +130,7 @@ class Scheduler:
         self._is_settled = is_settled
         self._is_draining = is_draining
         self._monotonic_ms = monotonic_ms
-        self.journals = Journals(store.docs)
+        self.journals = Journals(store.docs, Progress)
         self._reports = None if tell is None else ReportSender(self.journals, store.clock, tell)
         # When each schedule is checked next, by tenant and id; 0 if it is new or has changed.
         self._next: dict[Key, int] = {}
