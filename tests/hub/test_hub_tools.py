@@ -74,6 +74,23 @@ def test_workflows_of_a_tenant_use_only_what_its_settings_list(
         run(scene(models))
 
 
+def test_delegates_of_the_operator_are_limited_to_tenants_by_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A mock executes each delegation outside the catalogue.
+    monkeypatch.setenv("WORKFLOW_ENGINE_PROFILE", "demo")
+
+    async def scene() -> None:
+        async with opened(tmp_path, "agents: []", key=KEY) as boss:
+            acme = await boss.tenant("acme")
+            assert await start(boss, DELEGATE) == (200, "completed")
+            assert await start(acme, DELEGATE) == (422, "DELEGATE_AGENT_NOT_FOUND")
+            await allow(boss, "acme", "delegate:planner")
+            assert await start(acme, DELEGATE) == (200, "completed")
+
+    run(scene())
+
+
 @pytest.mark.usefixtures("operator_set_up")
 def test_definitions_of_the_operator_run_for_every_tenant(tmp_path: Path) -> None:
     (tmp_path / "workflows").mkdir()
