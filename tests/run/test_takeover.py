@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from tests.run.desk import (
 )
 from tests.run.pair import ask, die, hang, pair, seen
 from tests.run.stores import damage, set_back
+from tests.stepped_clock import DAY_MS, SteppedClock
 from trunkline.clock import Ids, now_ms
 from trunkline.errors import Duplicate, StoreError, TaskNotCancelable, TaskNotFound
 from trunkline.log import events as ev
@@ -919,3 +921,28 @@ def test_a_question_that_others_may_settle_is_looked_at_though_its_node_died() -
             assert await there.ended(far) is COMPLETED
 
     run(case())
+
+
+def test_clock_of_a_shared_store_counts_whatever_the_clock_of_the_machine_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = SteppedClock(monkeypatch)
+    server_ms = now_ms() + 5 * DAY_MS
+
+    async def read() -> int:
+        return server_ms
+
+    async def main() -> None:
+        async with desk(hang) as runner:
+            shared = SimpleNamespace(shared=True, clock=SimpleNamespace(now=read))
+            with monkeypatch.context() as patched:
+                patched.setattr(runner._takeover, "_store", shared)
+                await runner._takeover.read_clock()
+                machine.step(-DAY_MS)
+                assert 0 <= now_ms() - server_ms < DAY_MS // 24
+                machine.move(7_000)
+                assert 7_000 <= now_ms() - server_ms < DAY_MS // 24
+                runner._takeover.close()
+            assert now_ms() < server_ms - 5 * DAY_MS
+
+    run(main())
