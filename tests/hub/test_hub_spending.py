@@ -132,6 +132,36 @@ def test_a_model_agent_stops_between_two_calls_when_a_quota_is_spent(tmp_path: P
         run(scene(models))
 
 
+def advised(answer: Reply, **entry: Any) -> Any:
+    return pytest.param(answer, {"name": "helper", "model": "openai:mini", "tenants": "all", **entry})
+
+
+@pytest.mark.parametrize(
+    ("answer", "entry"),
+    [
+        advised(Reply(calls=[("advise", {"question": "q"})] * 5), capabilities=["/advise"]),
+        advised(Reply(["done"]), advisor={"model": "openai:mini", "mode": "gate"}),
+    ],
+    ids=["consult", "gate"],
+)
+def test_a_model_agent_asks_no_advisor_when_a_quota_is_spent(
+    tmp_path: Path, answer: Reply, entry: dict[str, Any]
+) -> None:
+    async def scene(models: ModelServer) -> None:
+        agents = json.dumps({"agents": [entry]})
+        async with opened(tmp_path, agents, key=KEY, OPENAI_BASE_URL=models.url) as boss:
+            # A streamed answer has twice the tokens.
+            acme = await limited(boss, tokens_per_day=2 * TOKENS)
+            await acme.ready("helper")
+            ended = await acme.say("helper", "go")
+            assert ended["status"]["state"] == "TASK_STATE_FAILED"
+            assert reason(ended).startswith("quota_spent: the limit tokens_per_day of this tenant is met")
+            assert len(models.asked) == 1
+
+    with ModelServer(lambda asked: answer) as models:
+        run(scene(models))
+
+
 SPENDER = """
 import asyncio
 from trunkline import Agent, Turn

@@ -385,6 +385,7 @@ class ModelRun:
         turn, advisor = self._turn, self._advisor
         beside = [_bounded(told_in_gate(one), self._entry.limits.result_bytes) for one in self._held]
         asked = gate_question(turn.text, answer, beside)
+        self._check_cost()
         replied = await turn.step("gate", self._advice, "\n".join([GATE, advisor.prompt]).strip(), asked)
         await self._count_advice(replied)
         if not replied.ok:
@@ -402,6 +403,7 @@ class ModelRun:
         return verdict.why
 
     async def _advised(self, form: AdviceForm) -> Used:
+        self._check_cost()
         used = await self._turn.step(
             "tool advise", self._advice, self._advisor.prompt or _ADVICE, form.question
         )
