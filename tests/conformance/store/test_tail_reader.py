@@ -309,6 +309,25 @@ def test_a_damaged_task_does_not_stop_it(run, store, body):
     assert run(case()) == [("t1", 1), ("t2", 1)]
 
 
+def test_a_damaged_batch_is_logged_and_does_not_stop_it(run, store, caplog):
+    class Repeatable(AnswerRead):
+        is_repeatable = True
+
+    async def case():
+        first, second = Repeatable(), Repeatable()
+        await store.log.append(A, "t1", 0, [delta()], at=AT)
+        await TailReader(store, "one", first).catch_up()
+        doc = await store.docs.get("default", module.KIND, "one")
+        cursor, _ = msgspec.msgpack.decode(doc.body)
+        damaged = msgspec.msgpack.encode([cursor, b"\xc1"])
+        await store.docs.put("default", module.KIND, "one", damaged, doc.rev)
+        await TailReader(store, "one", second).catch_up()
+        return second.effects
+
+    assert run(case()) == [("t1", 1)]
+    assert "document.damaged kind=tail-cursor id='one'" in caplog.text
+
+
 def test_it_ends_with_the_store(run, bench):
     async def case():
         store, taken = bench.make(), AnswerRead()
