@@ -204,6 +204,30 @@ def test_an_application_hears_that_its_caller_left() -> None:
     assert heard == [{"type": "http.disconnect"}, "ended"]
 
 
+def test_end_of_stream_after_disconnect_raises_nothing() -> None:
+    heard: list[object] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send(start())
+        await send(body(b"whole result", more=True))
+        heard.append(await receive())
+        await send(body(b"", more=False))
+        heard.append("sent")
+
+    async def main() -> None:
+        async def answer(exchange: Exchange) -> None:
+            await MountedCall(exchange, b"", None).run(app, scope_of(exchange, "/files"))
+
+        line = Line(answer)
+        await line.feed(get("/files/x"))
+        line.lose()
+        await asyncio.sleep(0.01)
+
+    run(main)
+    assert heard == [{"type": "http.disconnect"}, "sent"]
+
+
 def test_whoever_is_let_in_no_longer_is_cut_off_though_another_one_takes_nothing() -> None:
     async def case() -> list[str]:
         mounts, told, ended = Mounts(), list[str](), asyncio.Event()
