@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.flow.web import WrittenClient
+from tests.mcp.test_servers import SMALL
 from trunkline.auth.principal import Scope
 from trunkline.auth.references import Secrets
 from trunkline.errors import Misuse
@@ -32,7 +34,9 @@ async def test_where_nothing_is_set_up_nothing_is_done_and_the_error_says_what_t
     assert set(both.routing.values()) == {"missing"}
     found = await both.activities.execute(TOOL)
     assert found.code == "COMPOSITE_EXECUTOR_NOT_CONFIGURED"
-    assert found.error.endswith("set WORKFLOW_ENGINE_MCP_CONFIG")
+    assert found.error.endswith(
+        "; set mcp_manifest (default: the file mcp.json) or WORKFLOW_ENGINE_MCP_CONFIG"
+    )
     for protocol, setting in (
         ("a2a", "; set WORKFLOW_ENGINE_A2A_CONFIG or the setting flow_delegates"),
         (
@@ -44,6 +48,29 @@ async def test_where_nothing_is_set_up_nothing_is_done_and_the_error_says_what_t
         found = await both.delegates.delegate(order(protocol))
         assert found.code == "DELEGATE_PROTOCOL_UNSUPPORTED"
         assert found.error.endswith(setting)
+
+
+@pytest.mark.slow
+async def test_a_manifest_that_appears_or_changes_counts_from_the_next_tool_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORKFLOW_ENGINE_MCP_ALLOW_COMMANDS", sys.executable)
+    file = tmp_path / "mcp.json"
+    both = FlowExecutors(read_operator({}, optional_manifest=str(file)), WrittenClient((500, "")))
+    call = {"server": "small", "tool": "variable", "arguments": {"name": "WHO"}}
+    activity = Activity("e1", Node("b", "tool_call", call), {})
+
+    assert (await both.activities.execute(activity)).code == "COMPOSITE_EXECUTOR_NOT_CONFIGURED"
+    for value in ("one", "other"):
+        file.write_text(json.dumps({"mcpServers": {"small": SMALL | {"env": {"WHO": value}}}}))
+        assert (await both.activities.execute(activity)).output == {"value": value}
+    await both.close()
+
+    started = FlowExecutors(read_operator({}, optional_manifest=str(file)), WrittenClient((500, "")))
+    assert (await started.activities.execute(activity)).output == {"value": "other"}
+    file.write_text(json.dumps({"mcpServers": {"small": SMALL | {"env": {"WHO": "third"}}}}))
+    assert (await started.activities.execute(activity)).output == {"value": "third"}
+    await started.close()
 
 
 async def test_an_agent_that_a_catalogue_does_not_list_is_not_found() -> None:

@@ -82,7 +82,7 @@ def test_name_that_the_configuration_does_not_have_is_an_error(
     [
         (step("nobody"), "WORKFLOW_ENGINE_STEP_HANDLERS"),
         (node("llm_call", "work", model="small"), "WORKFLOW_ENGINE_LLM_CONFIG"),
-        (node("tool_call", "work", server="s", tool="t"), "WORKFLOW_ENGINE_MCP_CONFIG"),
+        (node("tool_call", "work", server="s", tool="t"), "mcp_manifest"),
         (delegate("coder", "a2a"), "WORKFLOW_ENGINE_A2A_CONFIG"),
         (delegate("coder", "mcp"), "delegateAgents in the manifest of WORKFLOW_ENGINE_MCP_CONFIG"),
         (delegate("coder", "sdk"), "flow_delegates"),

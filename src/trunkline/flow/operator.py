@@ -18,7 +18,7 @@ from trunkline.auth.principal import DEFAULT_TENANT, FLOW_SCOPES, scopes_of
 from trunkline.auth.references import KeyReference, Secrets
 from trunkline.config import Secret
 from trunkline.errors import Misuse
-from trunkline.flow.activities.base import ActivityExecutor, DelegateExecutor
+from trunkline.flow.activities.base import Activity, ActivityExecutor, DelegateExecutor, Outcome
 from trunkline.flow.activities.composite import CompositeActivities, StubActivities
 from trunkline.flow.activities.models import DEFAULT_KEY, DEFAULT_URL, ModelEndpoint, ModelExecutor
 from trunkline.flow.activities.steps import StepExecutor, StepRegistry
@@ -30,7 +30,7 @@ from trunkline.flow.delegates.tasks import HttpTasks, TasksConfig, TasksDelegate
 from trunkline.flow.delegates.tools import ToolDelegates
 from trunkline.flow.scopes import TokenPrincipal
 from trunkline.mcp.manifest import McpManifest, load_manifest
-from trunkline.mcp.servers import McpServers
+from trunkline.mcp.watched import WatchedServers
 from trunkline.net.http import HttpClient
 
 log = logging.getLogger("trunkline.flow")
@@ -43,7 +43,7 @@ _PROTOCOLS = ("a2a", "mcp", "sdk")
 _SETTINGS = {
     "step": f"{PREFIX}STEP_HANDLERS or the setting flow_steps",
     "llm_call": f"{PREFIX}LLM_CONFIG",
-    "tool_call": f"{PREFIX}MCP_CONFIG",
+    "tool_call": f"mcp_manifest (default: the file mcp.json) or {PREFIX}MCP_CONFIG",
     "a2a": f"{PREFIX}A2A_CONFIG or the setting flow_delegates",
     "mcp": f"delegateAgents in the manifest of {PREFIX}MCP_CONFIG or the setting flow_delegates",
     "sdk": "flow_delegates",
@@ -54,6 +54,8 @@ class OperatorConfig(Struct, frozen=True):
     """The configuration of an operator for workflows; None where nothing is set up."""
 
     manifest: McpManifest | None = None
+    # The file of the manifest, which may not exist yet.
+    manifest_file: str = ""
     models: ModelEndpoint | None = None
     tasks: TasksConfig | None = None
     steps: StepRegistry | None = None
@@ -69,10 +71,15 @@ def read_operator(
     environment: Mapping[str, str],
     *,
     manifest: str = "",
+    optional_manifest: str = "",
     steps: StepRegistry | None = None,
     delegates: Sequence[str] = (),
 ) -> OperatorConfig:
-    """Return the configuration in the environment; a manifest that is named here wins over the environment's.
+    """Return the configuration in the environment.
+
+    Args:
+        manifest: overrides the manifest of the environment.
+        optional_manifest: used without another manifest; the file need not exist.
 
     Raises:
         Misuse: a value is wrong; the text names the variable or the setting.
@@ -82,11 +89,14 @@ def read_operator(
         return environment.get(f"{PREFIX}{name}", "").strip()
 
     path = manifest or value("MCP_CONFIG") or environment.get(MANIFEST, "").strip()
+    is_missing = not path and not Path(optional_manifest).is_file()
+    path = path or optional_manifest
     profile = value("PROFILE")
     if profile not in ("", "demo"):
         raise Misuse(f"{PREFIX}PROFILE is demo or nothing, not {profile!r}")
     return OperatorConfig(
-        _manifest(path) if path else None,
+        None if is_missing else _manifest(path),
+        path,
         _models(_object("LLM_CONFIG", value("LLM_CONFIG")), environment),
         _tasks(_object("A2A_CONFIG", value("A2A_CONFIG"))),
         _steps(_object("STEP_HANDLERS", value("STEP_HANDLERS")), steps),
@@ -118,7 +128,7 @@ class FlowExecutors:
             Misuse: an object of `flow_delegates` cannot be imported or cannot execute delegations.
         """
         secrets = secrets or Secrets(folder=Path())
-        self._servers = None if config.manifest is None else McpServers(config.manifest)
+        self._servers = WatchedServers(config.manifest_file) if config.manifest_file else None
         activities: dict[str, ActivityExecutor] = {}
         delegates: dict[str, DelegateExecutor] = {}
         if config.steps is not None:
@@ -135,9 +145,10 @@ class FlowExecutors:
         elif config.tasks is not None:
             delegates["a2a"] = TasksDelegate(config.tasks, HttpTasks(config.tasks.url, http_client), secrets)
         delegates |= own.executors
-        self.activities: ActivityExecutor = CompositeActivities(
-            activities, StubActivities() if config.demo else None, _SETTINGS
-        )
+        stubs = StubActivities() if config.demo else None
+        self.activities: ActivityExecutor = CompositeActivities(activities, stubs, _SETTINGS)
+        if config.manifest is None and self._servers is not None:
+            self.activities = _LateManifest(self._servers, self.activities)
         fallback = MockDelegate() if config.demo else UnknownAgents(_SETTINGS) if catalogue else None
         self.delegates: DelegateExecutor = ProtocolDelegates(delegates, fallback, _SETTINGS)
         self._is_demo = config.demo
@@ -157,6 +168,20 @@ class FlowExecutors:
         """End the sessions with MCP servers."""
         if self._servers is not None:
             await self._servers.close()
+
+
+class _LateManifest:
+    """Executes tool calls once the manifest exists, which it did not when the server started."""
+
+    def __init__(self, servers: WatchedServers, others: ActivityExecutor) -> None:
+        self._servers = servers
+        self._tools = ToolExecutor(servers)
+        self._others = others
+
+    async def execute(self, activity: Activity) -> Outcome:
+        """See `ActivityExecutor`."""
+        is_ready = activity.node.type == "tool_call" and self._servers.has_manifest()
+        return await (self._tools if is_ready else self._others).execute(activity)
 
 
 def setting_of(kind: str) -> str:

@@ -48,11 +48,15 @@ def operator_config(
         Misuse: something of it is wrong.
     """
     variables = {**environment(PREFIX), **environment(MANIFEST)}
-    others = any(variables.get(name) for name in (f"{PREFIX}MCP_CONFIG", MANIFEST))
     registry = StepRegistry(modules=steps) if steps else None
-    there = manifest if named or (not others and manifest and Path(manifest).exists()) else ""
     variables |= environment("OPENAI_BASE_URL")
-    return read_operator(variables, manifest=there, steps=registry, delegates=delegates)
+    return read_operator(
+        variables,
+        manifest=manifest if named else "",
+        optional_manifest="" if named else manifest,
+        steps=registry,
+        delegates=delegates,
+    )
 
 
 def flows_of(settings: Settings, workspace: Path) -> HostFlows:

@@ -31,6 +31,10 @@ class WatchedServers:
         if self._file.exists():
             load_manifest(self._file)
 
+    def has_manifest(self) -> bool:
+        """Return whether the file exists or has been read before."""
+        return self._servers is not None or self._file.exists()
+
     async def call_tool(
         self, server: str, tool: str, arguments: Mapping[str, Any], timeout_s: float, *, tenant: str = ""
     ) -> dict[str, Any]:
