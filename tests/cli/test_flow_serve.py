@@ -52,6 +52,18 @@ def test_runs_outlive_the_process_of_the_tools(tmp_path: Path) -> None:
     asyncio.run(asyncio.wait_for(scene(), 120))
 
 
+def test_tools_without_the_mcp_library_name_the_extra(
+    trunkline: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [one for one in sys.modules if one.startswith("mcp.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    code, _, error = trunkline("flow", "mcp")
+    assert code == 2
+    assert "Error: this needs mcp" in error
+    assert "Hint: pip install 'trunkline[mcp]'" in error
+
+
 def test_the_store_is_named_by_a_url_or_by_words(monkeypatch: pytest.MonkeyPatch) -> None:
     assert store_url("", "") == "memory:"
     assert store_url("sqlite", "/x/y.db") == "sqlite:////x/y.db"

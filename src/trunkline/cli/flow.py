@@ -228,10 +228,13 @@ def serve_mcp(*, store: EngineStore = "", store_path: StorePath = "", mcp_config
 
 
 async def _serve_tools(settings: Settings, config: OperatorConfig) -> None:
-    from mcp.server.stdio import stdio_server
+    try:
+        from mcp.server.stdio import stdio_server
 
-    from trunkline.flow.mcp_server import FlowTools
-
+        from trunkline.flow.mcp_server import FlowTools
+    except ModuleNotFoundError as error:
+        hint = "pip install 'trunkline[mcp]'"
+        raise Misuse(f"this needs {error.name}: {hint}", hint=hint) from None
     if config.tokens:
         log.warning("flow.tokens_unused reason=%a", "the client of a stdio server has every right")
     async with local_flows(settings.store, config) as flows:
