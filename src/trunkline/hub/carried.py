@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("trunkline.hub")
 _LOOK_S = 5.0
+# Interval at which scripts of models that are missing or invalid are loaded again, in seconds.
+SCRIPTS_S = 2.0
 _SITES_LIMIT = 1024
 _OF_AGENT = "agent:"
 # So many agents of tenants are carried on that are gone, whatever became of their tasks; beyond that, those
@@ -134,6 +136,8 @@ class CarriedAgents:
         self._beside: list[HostedAgent] = []
         self._workflows: dict[Key, Loaded] = {}
         self._models: dict[Key, ModelEntry] = {}
+        # Entries whose script is missing or invalid.
+        self._failed_scripts: set[Key] = set()
         self._loaded_models: HostModels | None = None
         self._runner = runner
         self._sites = sites
@@ -210,6 +214,13 @@ class CarriedAgents:
                 self._changed.set()
                 await asyncio.sleep(_LOOK_S)
 
+    async def retry_scripts(self) -> None:
+        """Load scripts of models again that were missing or invalid, until cancelled."""
+        while True:
+            await asyncio.sleep(SCRIPTS_S)
+            if self._failed_scripts:
+                self._changed.set()
+
     async def close(self) -> None:
         """Let go of every connection."""
         await self._clients.close()
@@ -230,6 +241,7 @@ class CarriedAgents:
     async def _carry(self, keys: Iterable[Key], left: Mapping[str, Kind]) -> None:
         for key in keys:
             entry = self._catalogue.entry(key)
+            self._failed_scripts.discard(key)
             if entry is None:
                 if key[0] != OF_FILES:
                     self._gone[key] = None
@@ -415,6 +427,8 @@ class CarriedAgents:
             # The library of a provider is loaded when it is first named, which takes its time.
             facts = await asyncio.to_thread(models.facts, entry)
         except Misuse as error:
+            if entry.model.startswith("script:"):
+                self._failed_scripts.add(key)
             if self._catalogue.fail(key, str(error)):
                 log.error("model.unloaded agent=%s error=%a", name, str(error))
             return

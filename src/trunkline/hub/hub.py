@@ -422,6 +422,7 @@ class Hub:
             self._flows.tell()
         return [
             self.carried.follow,
+            self.carried.retry_scripts,
             self.files.watch,
             self._watch_keys,
             self._ceremonies.run,

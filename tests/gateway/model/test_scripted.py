@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.gateway.model.hub import answer, named, opened, reason, run
 from tests.harness import params
+from trunkline.hub import carried
 
 AGENTS = """
 agents:
@@ -45,5 +48,19 @@ def test_a_script_answers_uses_tools_and_fails_as_a_provider_does(tmp_path: Path
             for name, why in (("lost", "missing.yaml"), ("mine", "only files may name a script")):
                 found = await ask.ready(name)
                 assert found["state"] == "invalid" and why in found["reason"], found
+
+    run(scene())
+
+
+def test_agent_is_ready_once_its_script_is_fixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carried, "SCRIPTS_S", 0.02)
+    script = tmp_path / "model.yaml"
+    script.write_text(SCRIPT.replace("otherwise", "otherwize"))
+
+    async def scene() -> None:
+        async with opened(tmp_path, AGENTS) as ask:
+            assert "otherwize" in (await ask.ready("scout"))["reason"]
+            script.write_text(SCRIPT)
+            await ask.until("GET /api/agents/scout", lambda one: one["state"] == "ready")
 
     run(scene())
