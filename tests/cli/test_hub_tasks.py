@@ -156,6 +156,24 @@ AWAY: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
+def test_typed_key_decides_whose_tasks_are_listed_in_the_folder_of_the_hub(
+    tmp_path: Path, trunkline: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = tmp_path / "demo"
+    write_workspace(workspace)
+    monkeypatch.chdir(workspace)
+    with HubProcess(workspace) as process:
+        trunkline("dispatch", "A note", "--agent", "writer")
+        token = json.loads(trunkline("tenant", "create", "Acme", "--json")[1])["token"]
+        assert trunkline("task", "list")[1].endswith("Tasks: 1\n")
+        for place in ((), ("--hub", process.base), ("-a", process.base)):
+            assert trunkline("task", "list", *place, "--api-key", token)[1] == "Tasks: 0\n"
+            code, _, error = trunkline("task", "list", *place, "--api-key", "wrong")
+            assert (code, "Code: A2ACLI_ERR_AUTH_FAILED" in error) == (4, True)
+            assert "Hint: export A2ACLI_API_KEY=KEY" in error
+
+
 def test_an_absent_agent_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
     task = {"taskId": TASK, "agent": "ann", "state": "working", "events": [{"kind": "status"}, AWAY]}
     assert absence_of(task) == "ann cannot be reached now; the task waits."

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from trunkline.cli.admin import AGENTS, TASKS_API, Operator, call_api, settings_for
 from trunkline.cli.admin_endpoint import read_admin_endpoint
-from trunkline.cli.configuration import ClientConfiguration
+from trunkline.cli.configuration import FLAG, ClientConfiguration
 from trunkline.cli.console import print_block, print_data, print_field, print_given, print_json, print_notice
 from trunkline.cli.next_command import JSON_REPLY, REPLY, command_line, print_next
 from trunkline.cli.parsing import Invocation
@@ -48,15 +48,20 @@ class HubTasks:
     """
 
     def __init__(self, place: str, config: ClientConfiguration, tenant: str = "") -> None:
-        self.place = place
         self.config = config
         self.tenant = tenant
+        typed = has_typed_credentials(config)
+        if typed and not place.startswith(_ADDRESSES):
+            endpoint = read_admin_endpoint(settings_for(place or None))
+            place = place if endpoint is None else endpoint.url
+        self.place = place
         is_address = place.startswith(_ADDRESSES)
         if is_address and urlsplit(place).path.rstrip("/") not in _HUB_PATHS:
             parts = urlsplit(place)
             hint = f"--hub {shlex.quote(f'{parts.scheme}://{parts.netloc}')}"
             raise Misuse(f"{place} is not the address of a hub: its path is / or /a2a", hint=hint)
-        self._is_remote = is_address and not is_own_hub(place)
+        # Typed credentials name the caller, also on the machine of the hub, where the operator needs none.
+        self._is_remote = is_address and (typed or not is_own_hub(place))
         self._operator = Operator(None if is_address else place or None)
 
     def ask(self, method: str, path: str, **query: str) -> Any:
@@ -96,6 +101,11 @@ class HubTasks:
             return command_line("send", *reply, target=target)
         store = "" if self.place.startswith(_ADDRESSES) else self.place
         return inbox_command(task, store, self.tenant)
+
+
+def has_typed_credentials(config: ClientConfiguration) -> bool:
+    """Return whether a token or a key was given by a flag."""
+    return any([config.values[name].source == FLAG for name in ("bearer", "api-key")])
 
 
 def reply_words(task: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, str]]:
