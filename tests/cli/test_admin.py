@@ -94,13 +94,17 @@ def told(folder: Path, change: Callable[[Path], None]) -> bytes:
     return heard[0]
 
 
-def answer(listener: socket.socket, heard: list[bytes]) -> None:
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
+NO_PATH = b'HTTP/1.1 404 Not Found\r\ncontent-length: 26\r\n\r\n{"code":"ROUTE_NOT_FOUND"}'
+
+
+def answer(listener: socket.socket, heard: list[bytes], response: bytes = OK) -> None:
     listener.settimeout(60)
     line, _ = listener.accept()
     with line:
         line.settimeout(60)
         heard.append(line.recv(65536))
-        line.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+        line.sendall(response)
 
 
 def by_another_process(file: Path) -> None:
@@ -122,6 +126,35 @@ def test_a_stranger_on_the_port_of_a_dead_one_does_not(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a file away")
 def test_what_another_user_wrote_is_not_followed(tmp_path: Path) -> None:
     assert told(tmp_path, by_another_user) == b""
+
+
+def test_command_of_a_hub_is_refused_at_a_server_that_is_no_hub(tmp_path: Path) -> None:
+    asyncio.run(_made(tmp_path))
+    operator = Operator(settings(tmp_path).store)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        write_admin_endpoint(settings(tmp_path), listener.getsockname()[1], TOKEN)
+        lock = FileLock(f"{tmp_path}/tasks.db")
+        lock.acquire()
+        answering = Thread(target=answer, args=(listener, [], NO_PATH))
+        answering.start()
+        with pytest.raises(Misuse, match="is not a hub: it has no /api/agents") as refused:
+            operator.ask("GET", "/api/agents")
+        answering.join()
+        lock.release()
+    assert refused.value.hint == f"trunkline hub --store sqlite:///{tmp_path}/tasks.db"
+
+
+def test_command_of_a_hub_names_the_store_that_no_server_has(tmp_path: Path) -> None:
+    asyncio.run(_made(tmp_path))
+    with pytest.raises(Misuse, match=f"no server has this store: sqlite:///{tmp_path}/tasks.db") as refused:
+        Operator(settings(tmp_path).store).ask("GET", "/api/agents")
+    assert refused.value.hint == f"trunkline hub --store sqlite:///{tmp_path}/tasks.db"
+
+
+async def _made(folder: Path) -> None:
+    store = store_from_url(settings(folder).store)
+    await store.open()
+    await store.close()
 
 
 def test_a_store_in_memory_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

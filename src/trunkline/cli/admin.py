@@ -75,6 +75,7 @@ _REFUSALS: dict[str, type[Refused]] = {
     "TASK_NOT_CANCELABLE": TaskNotCancelable,
     "UNAUTHENTICATED": Unauthenticated,
     "PERMISSION_DENIED": Forbidden,
+    "ROUTE_NOT_FOUND": RouteNotFound,
 }
 _PAGE = 200
 # Of the lists under `/admin/`.
@@ -286,6 +287,12 @@ async def _there(
     headers = (("Host", endpoint.host), ("X-API-Key", endpoint.token), ("Content-Type", "application/json"))
     try:
         return await call_api(method, endpoint.url + path, query, headers, body)
+    except RouteNotFound:
+        raise Misuse(
+            f"the server at {endpoint.url} that has the store is not a hub: it has no {path}; "
+            "run this command in the folder of a hub, or name the folder",
+            hint="--store DIR",
+        ) from None
     except Unreachable as error:
         text = f"the server that has the store does not answer at {endpoint.url}: {error}"
         raise Misuse(f"{text}; it is starting or stopping, so try again", hint=f"sleep 5{THEN}") from None

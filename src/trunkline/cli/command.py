@@ -89,7 +89,11 @@ def run_command(
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - told with its code; with --debug whole
-        failure = _hub_failure(error, place, has_credentials=has_credentials) if place else failure_of(error)
+        failure = (
+            failure_of(error)
+            if place is None
+            else _hub_failure(error, place, has_credentials=has_credentials)
+        )
         raise _exit_for(error, session, invocation, failure) from None
     if code:
         raise typer.Exit(code)

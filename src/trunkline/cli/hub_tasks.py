@@ -21,7 +21,7 @@ from trunkline.cli.console import print_block, print_data, print_field, print_gi
 from trunkline.cli.next_command import JSON_REPLY, REPLY, command_line, print_next
 from trunkline.cli.parsing import Invocation
 from trunkline.cli.session import credentials_from
-from trunkline.errors import Misuse, TaskNotCancelable, TimedOut
+from trunkline.errors import Misuse, RouteNotFound, TaskNotCancelable, TimedOut
 from trunkline.hub.workspace import HUB
 from trunkline.log.ids import is_task_id
 from trunkline.peer.absence import AWAY_KEY
@@ -223,7 +223,7 @@ def note_unlisted(ask: Callable[..., Any], *, agents: Sequence[str] = (), skill:
     """Report each agent and skill that the hub does not list, with the most similar name."""
     try:
         listed: list[dict[str, Any]] = ask("GET", AGENTS)["items"]
-    except Misuse:
+    except (Misuse, RouteNotFound):
         # A server without a catalogue.
         return
     names = [one["name"] for one in listed]
@@ -310,7 +310,7 @@ class AbsenceNotices:
         """Return why the catalogue calls the agent of a task unreachable; empty if it does not."""
         try:
             listed = ask("GET", f"{AGENTS}/{quote(task['agent'], safe='')}")
-        except Misuse:
+        except (Misuse, RouteNotFound):
             # A server without a catalogue, or the hub itself.
             return ""
         if listed["state"] != "unreachable":

@@ -171,7 +171,7 @@ class Admin:
         """Perform an act on the whole server, which needs the scope `operator`."""
         act = f"{method} {path.removeprefix(PREFIX)}"
         if act not in OF_SERVER:
-            raise errors.RouteNotFound("there is no such act for operators")
+            raise errors.RouteNotFound("no such path here; tenants are those of a hub")
         if Scope.OPERATOR not in principal.scopes:
             raise _beyond("the whole server")
         match act:
