@@ -69,6 +69,13 @@ def test_a_host_submits_what_it_did_and_a_run_that_failed_ends_with_one(trunklin
     assert (code, "Reason: not needed" in out) == (0, True)
 
 
+def test_input_of_a_delegation_is_shown_to_the_host(trunkline: Run) -> None:
+    file = written(workflow(DELEGATE))
+    mediated = ("--input", '{"task": "t"}', "--mode", "host_mediated", *STORE)
+    for words in (("flow", "run", file, "--id", "h1", *mediated), ("flow", "status", "h1", *STORE)):
+        assert 'Input: {"task":"t"}\n' in trunkline(*words)[1]
+
+
 def test_result_that_breaks_the_state_schema_is_refused_and_the_run_still_waits(trunkline: Run) -> None:
     counted = {"type": "object", "properties": {"n": {"type": "integer"}}}
     file = written(workflow(TOOL, state_schema=counted))

@@ -215,8 +215,13 @@ async def test_a_delegation_is_submitted_by_its_correlation_id_alone() -> None:
         port = flows.port
         document = flow_document({**DELEGATE, "retry": {"max_attempts": 2}})
         await port.start(CALLER, document, {"task": "t"}, execution_id="e", mode="host_mediated")
-        wrong = ActivitySubmission(ok=True, delegate_correlation_id="e:delegate:other")
-        assert await _code(port.submit_activity(CALLER, "e", "implement", wrong)) == "SUBMIT_VALIDATION_ERROR"
+        for given, reason in (("e:delegate:other", ", not 'e:delegate:other'"), ("", "; it is missing")):
+            wrong = ActivitySubmission(ok=True, delegate_correlation_id=given)
+            with pytest.raises(FlowRefused) as refused:
+                await port.submit_activity(CALLER, "e", "implement", wrong)
+            assert refused.value.code == "SUBMIT_VALIDATION_ERROR"
+            expected = f"delegate_correlation_id must be 'e:delegate:implement'{reason}"
+            assert refused.value.message == expected
         failed = ActivitySubmission(ok=False, error="not yet", code="BUSY")
         again = await port.submit_activity(CALLER, "e", "implement", failed)
         # A retry says everything again (D8).

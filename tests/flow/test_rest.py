@@ -194,6 +194,7 @@ MISTAKES: list[tuple[str, Any, int, str]] = [
     ("POST /v1/executions/none:resume", {"resume_payload": {}}, 404, "EXECUTION_NOT_FOUND"),
     ("POST /v1/executions/w:resume", {"resume_payload": {}}, 400, "INVALID_RESUME_PAYLOAD"),
     ("POST /v1/executions/w:resume", {}, 400, "VALIDATION_ERROR"),
+    ("POST /v1/executions/w:submit", {}, 404, "NOT_FOUND"),
     ("POST /v1/executions/none:signal", {"signal_name": "a"}, 404, "EXECUTION_NOT_FOUND"),
     ("POST /v1/executions/w:signal", {"signal_name": "a"}, 409, "SIGNAL_NOT_AWAITING"),
     ("POST /v1/executions/w:signal", {"signal_name": ""}, 400, "VALIDATION_ERROR"),
@@ -253,6 +254,10 @@ def test_every_mistake_has_its_code_and_leaves_the_run_as_it_was() -> None:
                     found,
                 )
                 assert found[1]["error"]["message"]
+            _, told = await rest("POST /v1/executions/w:submit", {})
+            assert told["error"]["message"].endswith(
+                "end it with :resume, :submit_activity, :signal, :cancel"
+            )
             assert await rest("GET /v1/executions/w/events") == before
 
     asyncio.run(scene())

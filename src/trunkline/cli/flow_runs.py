@@ -214,7 +214,8 @@ _LABELS = {
     "activity_id": "Activity",
     "question_text": "Question", "question_choices": "Choices", "question_schema": "Schema",
     "question_deadline": "Deadline",
-    "signal_name": "Signal", "agent_id": "Agent", "delegate_correlation_id": "Correlation",
+    "signal_name": "Signal", "agent_id": "Agent", "delegate_input": "Input",
+    "delegate_correlation_id": "Correlation",
     "child_execution_id": "Child", "parent_execution_id": "Parent", "error": "Error", "code": "Code",
     "last_error": "Error", "reason": "Reason", "result": "Result",
 }  # fmt: skip

@@ -112,6 +112,7 @@ class FlowApi:
                     Route("GET /{id...}/checkpoint", _HISTORY, 0),
                     Route("GET /{id...}", _HISTORY, 0),
                     *[Route(f"POST /{{id...}}:{verb}", scope, LIMIT_BYTES) for verb, scope in _VERBS.items()],
+                    Route("POST /{id...}", _START, LIMIT_BYTES),
                 ],
                 write_refusal,
             ),
@@ -181,6 +182,9 @@ class FlowApi:
                 return 200, await self._events(call.caller, below.removesuffix("/events"), query)
             case "GET /{id...}/checkpoint":
                 return 200, await self._checkpoint(call.caller, below.removesuffix("/checkpoint"))
+            case "POST /{id...}":
+                verbs = ", ".join([f":{verb}" for verb in _VERBS])
+                raise FlowRefused("NOT_FOUND", f"no operation of a run has this path; end it with {verbs}")
             case _:
                 execution_id, _, verb = below.rpartition(":")
                 given = {**read_json(call.body), "execution_id": execution_id}

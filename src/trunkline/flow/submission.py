@@ -57,8 +57,10 @@ def read_outcome(outcome: ActivitySubmission, about: Awaited, mode: Mode) -> tup
         return RunReply(mode), result
     inside = result.pop("delegateCorrelationId", None) or result.pop("delegate_correlation_id", None)
     task = result.pop("externalTaskId", None) or result.pop("external_task_id", None)
-    if (outcome.delegate_correlation_id or inside) != about.delegate_correlation_id:
-        raise FlowRefused(SUBMIT_INVALID, f"delegate_correlation_id is not {about.delegate_correlation_id!r}")
+    given, expected = outcome.delegate_correlation_id or inside, about.delegate_correlation_id
+    if given != expected:
+        wrong = f", not {given!r}" if given else "; it is missing"
+        raise FlowRefused(SUBMIT_INVALID, f"delegate_correlation_id must be {expected!r}{wrong}")
     return RunReply(
         mode, external_task=outcome.external_task_id or (task if isinstance(task, str) else "")
     ), result
