@@ -120,8 +120,13 @@ async def test_a_manifest_and_endpoints_are_used(tmp_path: Path) -> None:
     assert (await both.delegates.delegate(order("mcp"))).code == "DELEGATE_AGENT_NOT_FOUND"
     assert (await both.delegates.delegate(order("a2a"))).code == "A2A_CREDENTIALS_MISSING"
     asked = Activity("e1", Node("c", "llm_call", {}), {})
-    assert (await both.activities.execute(asked)).code == "LLM_CREDENTIALS_MISSING"
+    missing = await both.activities.execute(asked)
+    assert (missing.code, "set OPENAI_API_KEY" in missing.error) == ("LLM_CREDENTIALS_MISSING", True)
     await both.close()
+
+
+def test_members_of_other_engines_are_ignored() -> None:
+    assert executors(LLM_CONFIG='{"model": "m", "provider": "openai"}').routing["llm_call"] == "production"
 
 
 def test_a_token_that_is_listed_twice_has_the_scopes_of_both() -> None:
@@ -144,6 +149,8 @@ def test_a_token_that_is_listed_twice_has_the_scopes_of_both() -> None:
             {"A2A_CONFIG": '{"baseUrl": "http://a", "apiKeyEnv": "A", "apiKeySecretRef": "env:A"}'},
             "not both",
         ),
+        ({"A2A_CONFIG": '{"basUrl": "http://a"}'}, "unknown member 'basUrl'; did you mean 'baseUrl'"),
+        ({"LLM_CONFIG": '{"timeoutMS": 5}'}, "unknown member 'timeoutMS'; did you mean 'timeoutMs'"),
         ({"LLM_CONFIG": "{"}, "LLM_CONFIG is not JSON"),
         ({"LLM_CONFIG": "/no/such/file"}, "LLM_CONFIG"),
         ({"STEP_HANDLERS": '{"urn:x": 7}'}, "'urn:x' is an object"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -39,6 +40,8 @@ PREFIX = "WORKFLOW_ENGINE_"
 MANIFEST = "AGENT_WORKFLOW_MCP_MANIFEST"
 _ACTIVITIES = ("step", "llm_call", "tool_call")
 _PROTOCOLS = ("a2a", "mcp", "sdk")
+# Similarity from which an unknown member of a configuration is a misspelt one.
+_MISSPELT = 0.8
 # The settings that configure each type of activity and each protocol of delegations.
 _SETTINGS = {
     "step": f"{PREFIX}STEP_HANDLERS or the setting flow_steps",
@@ -260,9 +263,14 @@ def _signatures(mode: str, keys: str) -> SignaturePolicy:
 class _Values:
     """The members of a configuration, each of its type."""
 
-    def __init__(self, name: str, found: dict[str, Any]) -> None:
+    def __init__(self, name: str, found: dict[str, Any], *members: str) -> None:
         self._name = f"{PREFIX}{name}"
         self._found = found
+        # Other engines have members of their own, so only misspelt ones are refused.
+        known = ("baseUrl", "apiKeyEnv", "apiKeySecretRef", *members)
+        for one in [*found.keys() - {*known}]:
+            if near := get_close_matches(one, known, 1, _MISSPELT):
+                raise Misuse(f"{self._name}: unknown member {one!r}; did you mean {near[0]!r}?")
 
     def text(self, *names: str) -> str:
         for name in names:
@@ -289,7 +297,7 @@ class _Values:
 def _models(found: dict[str, Any] | None, environment: Mapping[str, str]) -> ModelEndpoint | None:
     if found is None:
         return None
-    values = _Values("LLM_CONFIG", found)
+    values = _Values("LLM_CONFIG", found, "model", "defaultModel", "timeoutMs")
     own = ModelEndpoint()
     return ModelEndpoint(
         values.text("baseUrl") or environment.get("OPENAI_BASE_URL", "").strip() or DEFAULT_URL,
@@ -302,7 +310,7 @@ def _models(found: dict[str, Any] | None, environment: Mapping[str, str]) -> Mod
 def _tasks(found: dict[str, Any] | None) -> TasksConfig | None:
     if found is None:
         return None
-    values, own = _Values("A2A_CONFIG", found), TasksConfig()
+    values, own = _Values("A2A_CONFIG", found, "pollIntervalMs", "pollTimeoutMs"), TasksConfig()
     url = values.text("baseUrl")
     if not url:
         raise Misuse(f"{PREFIX}A2A_CONFIG: baseUrl is missing")

@@ -87,7 +87,8 @@ class ModelExecutor:
             return failed("LLM_CONFIG_INVALID", f"{node.id}: output_schema: {error}"[:_EXCERPT])
         key = self._secrets.key(self._endpoint.key)
         if key is None:
-            return failed("LLM_CREDENTIALS_MISSING", f"{node.id}: the key of the model's endpoint is not set")
+            text = "the API key is not set; set OPENAI_API_KEY, or apiKeyEnv of WORKFLOW_ENGINE_LLM_CONFIG"
+            return failed("LLM_CREDENTIALS_MISSING", f"{node.id}: {text}")
         ask = _Asking(self, activity, model.strip(), key.reveal())
         messages = _messages(node.config, activity.state)
         first = await ask(messages, as_json=check is not None)
