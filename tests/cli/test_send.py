@@ -285,9 +285,8 @@ def test_a_rejected_task_id_fails_and_begins_nothing(
     code, out, _ = trunkline("send", demo_url, "--task-id", chosen, "more", "-o", "json")
     error = json.loads(out)["error"]
     assert (code, error["code"]) == (1, name)
-    assert error["hint"].startswith(
-        "trunkline task list" if name == "TaskNotFoundError" else "trunkline send"
-    )
+    next_send = f"trunkline send -a {demo_url} '<text>'"
+    assert error["hint"].startswith("trunkline task list" if name == "TaskNotFoundError" else next_send)
     assert json.loads(trunkline("list", demo_url, "-o", "json")[1])["totalSize"] == before
 
 

@@ -110,7 +110,16 @@ def test_what_is_written_reads_back(scenario: Scenario) -> None:
 @pytest.mark.parametrize(
     ("right", "wrong", "said"),
     [
-        ("pause", "pauze", "line 11, rules[1].reply.pauze: there is no member 'pauze' here"),
+        (
+            "pause",
+            "pauze",
+            "line 11, rules[1].reply.pauze: there is no member 'pauze' here; did you mean 'pause'?",
+        ),
+        (
+            "pause: ",
+            "calls: ",
+            "there is no member 'calls' here; a script of a model is served with --openai",
+        ),
         ("at: 2", "at: two", "line 13, rules[1].faults[0].at: Expected `int`, got `str`"),
         ("at: 2", "at: -2", "line 13, rules[1].faults[0]: at counts events from 1"),
         ("do: cut", "do: kut", "line 13, rules[1].faults[0].do: Invalid enum value 'kut'"),
@@ -120,7 +129,7 @@ def test_what_is_written_reads_back(scenario: Scenario) -> None:
             "line 13, rules[1].faults[0].on[0]: no operation; one of card, send",
         ),
         ("[text]", "[text", "line 4: invalid YAML"),
-        ("contains: hello", "regex: (", "rule 1: regex '(' cannot be read"),
+        ("contains: hello", "regex: (", "x.yaml: rule 1: regex '(' cannot be read"),
         (
             "otherwise: {",
             "dialect: klingon\notherwise: {",

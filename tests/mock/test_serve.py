@@ -82,8 +82,11 @@ def test_several_are_served_under_their_names() -> None:
 
 
 def test_a_port_that_is_taken_is_named() -> None:
-    with BackgroundServer(Mock(replying("Hi"))) as url, pytest.raises(Misuse, match="cannot listen on"):
+    with BackgroundServer(Mock(replying("Hi"))) as url, pytest.raises(Misuse) as refused:
         BackgroundServer(Mock(replying("Hi")), port=urlsplit(url).port or 0)
+    address, text = url.removeprefix("http://"), str(refused.value)
+    assert text == f"cannot listen on {address}: Address already in use; choose another --host or --port"
+    assert refused.value.hint == "--port 0"
 
 
 def test_a_single_mock_answers_at_the_root_and_under_its_name() -> None:

@@ -289,6 +289,9 @@ def hint_for(failure: CommandFailure, error: Exception, session: Session | None)
             return session.command("send", "<text>")
         case "TaskNotFoundError":
             return session.command("task list")
+        case "UnsupportedOperationError" if session.message_id and session.config.text("task-id"):
+            # The task has ended, so a new one is started.
+            return session.command("send", "<text>")
         case _:
             return "" if session.config.flag("debug") else "--debug"
 

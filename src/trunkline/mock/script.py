@@ -32,11 +32,14 @@ from trunkline.mock.scenario import (
     When,
     check_rules,
 )
+from trunkline.wire.decode import choices
 from trunkline.yaml_reader import read_text
 
 _PATH = re.compile(r" - at `\$([^`]*)`\Z")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
+# Members that only scripts of models have.
+_OF_MODELS = ("calls", "tool")
 _SEVERAL = ("agents", "a2a_agents")
 
 
@@ -120,7 +123,7 @@ def read_scenarios(text: str, *, where: str = "scenario") -> tuple[Scenario, ...
     try:
         found = msgspec.convert(value, _Several if several else Scenario)
     except msgspec.ValidationError as error:
-        raise _misfit(error, text, where) from None
+        raise _misfit(error, text, where, _Several if several else Scenario) from None
     scenarios = (found,) if isinstance(found, Scenario) else found.scenarios()
     _check(scenarios, where)
     return scenarios
@@ -136,7 +139,10 @@ def _check(scenarios: tuple[Scenario, ...], where: str) -> None:
         if "/" in scenario.name:
             raise Misuse(f"{where}: name {scenario.name!r} goes into a path: it may not hold a slash")
         quirks_of(scenario.dialect)
-        check_rules(scenario)
+        try:
+            check_rules(scenario)
+        except Misuse as error:
+            raise Misuse(f"{where}: {error}") from None
 
 
 def _scenario(entry: _Registered) -> Scenario:
@@ -165,7 +171,7 @@ def _reply(canned: _Canned) -> Reply:
     return Reply(artifacts=(ScriptedArtifact(parts=canned.response.parts),)) if texts else Reply()
 
 
-def _misfit(error: msgspec.ValidationError, text: str, where: str) -> Misuse:
+def _misfit(error: msgspec.ValidationError, text: str, where: str, form: type[object]) -> Misuse:
     complaint = str(error)
     at = _PATH.search(complaint)
     path = at[1] if at else ""
@@ -174,7 +180,10 @@ def _misfit(error: msgspec.ValidationError, text: str, where: str) -> Misuse:
     line = _line(text, member)
     what = _PATH.sub("", complaint)
     if unknown:
-        what = f"there is no member {unknown[1]!r} here; is it misspelled?"
+        meant = choices(form, path.lstrip("."), unknown[1])
+        if unknown[1] in _OF_MODELS:
+            meant = "; a script of a model is served with --openai"
+        what = f"there is no member {unknown[1]!r} here{meant}"
     elif "Invalid enum value" in what and ".on" in path:
         what = f"no operation; one of {', '.join(OPERATIONS)}"
     return Misuse(f"{where}, line {line}, {member.lstrip('.') or 'the whole'}: {what}")

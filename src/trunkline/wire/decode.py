@@ -205,9 +205,7 @@ def choices(form: type[object], path: str, given: str = "") -> str:
     for step in _MEMBER.findall(path):
         found = [inner for one in found for inner in _below(one, step)]
     words = [str(word) for one in found for word in _literals(one)]
-    names = [
-        field.encode_name for one in found if isinstance(one, inspect.StructType) for field in one.fields
-    ]
+    names = [name for one in found for name in _members(one)]
     near = get_close_matches(given, names, 1)
     if near:
         return f"; did you mean {near[0]!r}?"
@@ -222,6 +220,12 @@ def _below(kind: inspect.Type, step: str) -> list[inspect.Type]:
     if isinstance(kind, inspect.UnionType):
         return [inner for one in kind.types for inner in _below(one, step)]
     return [kind.item_type] if isinstance(kind, inspect.ListType | inspect.VarTupleType) else []
+
+
+def _members(kind: inspect.Type) -> list[str]:
+    if isinstance(kind, inspect.UnionType):
+        return [name for one in kind.types for name in _members(one)]
+    return [field.encode_name for field in kind.fields] if isinstance(kind, inspect.StructType) else []
 
 
 def _literals(kind: inspect.Type) -> list[object]:
