@@ -97,10 +97,12 @@ def read_hub(workspace: Path) -> HubFile:
         try:
             durations[name] = _duration(name, value)
             # Without the other sources, whose errors are not errors of this file.
-            checked = convert({name: SourcedValue(durations[name], "")})
+            checked = convert({name: SourcedValue(durations[name], HUB)})
             if (secret := checked.secret_key) is not None:
                 secret_material(secret)
-        except (ValueError, Misuse) as error:
+        except ValueError as error:
+            raise Misuse(f"{position(f'settings.{name}')}: settings.{name}: {error}") from None
+        except Misuse as error:
             raise Misuse(f"{position(f'settings.{name}')}: {error}") from None
     try:
         if found.search:

@@ -15,7 +15,7 @@ from trunkline.http.exchange import Disconnected, Exchange, Headers
 from trunkline.http.mounts import RefusalWriter
 from trunkline.server import rest
 from trunkline.telemetry.traces import TraceSeen
-from trunkline.wire.codes import code_of
+from trunkline.wire.codes import code_of, reason_of
 from trunkline.wire.writer import Dialect
 
 log = logging.getLogger("trunkline.server")
@@ -91,7 +91,9 @@ def note(exchange: Exchange, seen: TraceSeen, refused: errors.Refused) -> None:
     if isinstance(refused, errors.TooManyRequests):
         # Who counts them says so once a second: there may be very many.
         return
-    log.info("request.refused path=%a reason=%s field=%s", exchange.path[:64], seen.outcome, refused.field)
+    log.info(
+        "request.refused path=%a reason=%s field=%s", exchange.path[:64], reason_of(refused), refused.field
+    )
 
 
 def refusal_of(error: Exception) -> errors.Refused:

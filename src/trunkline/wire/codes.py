@@ -142,9 +142,14 @@ def problem_of(refused: e.Refused) -> Problem:
         status = HTTPStatus.METHOD_NOT_ALLOWED
     else:
         status = HTTPStatus(415 if refused.field == "Content-Encoding" else code.http)
-    missing = refused.missing if isinstance(refused, e.RouteNotFound) else ""
-    named = conflict or missing or code.reason
+    named = conflict or reason_of(refused)
     return Problem(status.value, status.phrase, refused.message, named, refused.field)
+
+
+def reason_of(refused: e.Refused) -> str:
+    """Return the reason of a refusal, which for an unknown resource names its kind."""
+    missing = refused.missing if isinstance(refused, e.RouteNotFound) else ""
+    return missing or code_of(refused).reason
 
 
 def write_problem(refused: e.Refused) -> tuple[int, bytes, bytes]:
