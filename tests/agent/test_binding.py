@@ -425,3 +425,18 @@ def test_numbers_are_not_looked_into_for_names() -> None:
     finally:
         sys.setprofile(None)
     assert calls < 100
+
+
+def test_class_is_refused_and_method_is_a_skill() -> None:
+    class Converter:
+        """Converts."""
+
+        def double(self, number: int) -> int:
+            """Double a number."""
+            return 2 * number
+
+    agent = Agent("Converter")
+    with pytest.raises(Misuse, match="Converter is a class; a skill is a function, or a method of an object"):
+        agent.skill(Converter)
+    agent.skill(Converter().double)
+    assert [*agent.skills] == ["double"]

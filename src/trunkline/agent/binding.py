@@ -87,6 +87,8 @@ def bind(function: AuthorFunction) -> Binding:
     Raises:
         Misuse: it takes something that a message cannot fill.
     """
+    if inspect.isclass(function):
+        raise Misuse(f"{function.__name__} is a class; a skill is a function, or a method of an object")
     signature = inspect.signature(function)
     hints = _hints(function)
     turn, rest, rest_type, taken = "", "", object, list[inspect.Parameter]()
