@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from tests.docs.pages import blocks
+from trunkline import Agent, Turn
 from trunkline.config import Settings
 
 
@@ -29,6 +30,18 @@ def test_a_page_that_tests_itself(page: str, test: str) -> None:
     for block in blocks(f"docs/{page}.md", "python"):
         exec(compile(block, f"docs/{page}.md", "exec"), space)
     asyncio.run(space[test]())
+
+
+def test_agents_page_wraps_an_agent_of_a_framework() -> None:
+    (block,) = [one for one in blocks("docs/agents.md", "python") if "pydantic_ai" in one]
+    space: dict[str, Any] = {"Agent": Agent, "Turn": Turn}
+    exec(compile(block, "docs/agents.md", "exec"), space)
+
+    async def main() -> Any:
+        async with space["advisor"].test_client() as client:
+            return await client.send("Rain?")
+
+    assert asyncio.run(main())["artifacts"][0]["parts"][0]["text"] == "Take an umbrella."
 
 
 def test_serving_page_mounts_an_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
