@@ -84,11 +84,13 @@ def test_what_is_asked_for(trunkline: Run, asked: list[tuple[str, str, Any]]) ->
     assert trunkline("ceremony", *words, *STORE)[0] == 0
     assert trunkline("ceremony", "update", "standup", "--set", 'targets=["a"]', *STORE)[0] == 0
     assert trunkline("ceremony", "pause", "standup", *STORE)[0] == 0
+    assert trunkline("ceremony", "delete", "standup", *STORE)[1] == "deleted standup\n"
     form = {"id": "standup", "name": "standup", "schedule": "0 9 * * *", "skill": "report"}
     assert asked == [
         ("POST", "/api/ceremonies/create", {**form, "timeoutMs": 60000, "timezone": "Europe/Berlin"}),
         ("POST", "/api/ceremonies/standup/update", {"targets": ["a"]}),
         ("POST", "/api/ceremonies/standup/update", {"enabled": False}),
+        ("POST", "/api/ceremonies/standup/delete", {}),
     ]
     for wrong in (
         ("update", "standup"),

@@ -52,6 +52,8 @@ def test_a_dispatched_task_is_shown_by_its_id_in_the_folder_of_the_hub(
     assert (code, out) == (0, "Tasks: 0\n")
     assert "the hub lists no agent 'aprover'; did you mean 'approver'?" in said
     assert "did you mean" not in trunkline("task", "list", "--agent", "reviewer")[2]
+    code, _, said = trunkline("dispatch", "A note", "--skill", "drft")
+    assert (code, "skill 'drft'; did you mean 'draft'?" in said) == (1, True)
     # It asks something, so watching it ends at once.
     assert fields(trunkline("task", "watch", task_id)[1])["State"] == "input-required"
     assert task_id in trunkline("task", "list", "--agent", "approver")[1]

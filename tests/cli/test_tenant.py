@@ -48,6 +48,15 @@ def test_settings_and_alerts_that_a_command_does_not_name_stay(trunkline: Run) -
     assert ask(trunkline, "alert", "acme", "--clear", "daily-cost-usd")["alerts"] == {"failure_rate_1h": 0.2}
 
 
+def test_first_key_is_announced_as_the_end_of_access_without_one(trunkline: Run) -> None:
+    assert trunkline("tenant", "create", "Early", *STORE)[0] == 2
+    assert trunkline("store", "migrate", *STORE)[0] == 0
+    _, _, first = trunkline("tenant", "create", "Acme", *STORE)
+    assert "Warning: every caller of the hub needs a key from now on" in first
+    assert "Next: trunkline keys create --owner NAME --store sqlite:///hub.db" in first
+    assert trunkline("tenant", "create", "Bolt", *STORE)[2] == ""
+
+
 def test_a_name_that_cannot_be_cleared_is_refused_with_the_names(trunkline: Run) -> None:
     code, _, said = trunkline("tenant", "limit", "acme", "--clear", "cost-per-dy", *STORE)
     assert code == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.hub.test_hub import HubProcess
 
 __all__ = ["trunkline"]
 FIRST, THEN, ANNOUNCED, REGISTERED = [block.splitlines() for block in blocks("docs/hub.md", "sh")]
+(ALLOWED,) = [block.splitlines() for block in blocks("docs/gateway.md", "bash")]
 TENANTS, A2A = [block.splitlines() for block in blocks("docs/gateway.md", "sh")]
 
 
@@ -23,7 +25,7 @@ def test_the_page(tmp_path: Path, trunkline: Run, monkeypatch: pytest.MonkeyPatc
     assert serve == ["hub", "demo"]
     workspace = tmp_path / "demo"
     (tmp_path / "scribe").mkdir()
-    with HubProcess(workspace), ServerProcess(tmp_path / "scribe") as scribe:
+    with HubProcess(workspace) as hub, ServerProcess(tmp_path / "scribe") as scribe:
         monkeypatch.chdir(workspace)
         registered = [
             trunkline(*shlex.split(line.replace("http://127.0.0.1:8100", scribe.base))[1:])
@@ -32,12 +34,21 @@ def test_the_page(tmp_path: Path, trunkline: Run, monkeypatch: pytest.MonkeyPatc
         said = [trunkline(*shlex.split(line)[1:]) for line in THEN]
         lines = [trunkline(*shlex.split(line)[1:]) for line in A2A]
         acts = [trunkline(*shlex.split(line)[1:]) for line in TENANTS]
+        key = json.loads(trunkline("tenant", "create", "Bolt", "--json")[1])["token"]
+        allowed = [
+            line.replace("acme", "bolt").replace("KEY", key).replace("http://127.0.0.1:8100", scribe.base)
+            for line in ALLOWED
+        ]
+        allowed = [line.replace("http://127.0.0.1:8000", hub.base) for line in allowed]
+        served = [trunkline(*shlex.split(line)[1:]) for line in allowed]
     assert [(code, err) for code, _, err in registered] == [(0, "")] * len(registered)
     assert "scribe  ready" in registered[1][1] and registered[-1][1] == "removed scribe\n"
     assert [(code, err) for code, _, err in lines] == [(0, "")] * 3
     assert lines[0][1].startswith("[/a2a list]\n3 agents elsewhere\n")
     assert "A first version of what you asked for." in lines[2][1]
-    assert [(code, err) for code, _, err in acts] == [(0, "")] * len(acts)
+    assert acts[0][2].startswith("Warning: every caller of the hub needs a key from now on")
+    assert [(code, err) for code, _, err in [*acts[1:], *served]] == [(0, "")] * (len(acts) + len(served) - 1)
+    assert "scribe  ready" in served[1][1] and "hello" in served[2][1]
     assert "tl_" in acts[0][1] and "acme" in acts[1][1] and "tenant.deleted" in acts[-1][1]
     assert [(code, err) for code, _, err in said] == [(0, "")] * len(said)
     drafted, explained, asked, inbox, run, history, fleet = [out for _, out, _ in said]

@@ -100,6 +100,13 @@ def pause(ceremony_id: CeremonyId, *, tenant: Tenant = "", operator: Operator) -
     _update(operator, tenant, ceremony_id, {"enabled": False})
 
 
+@commands.local("delete")
+def delete(ceremony_id: CeremonyId, *, tenant: Tenant = "", operator: Operator) -> None:
+    """Delete a ceremony; its open runs continue, and its history stays for a day."""
+    deleted = _post(operator, tenant, f"{_checked(ceremony_id)}/delete", {})
+    operator.print(deleted, f"deleted {deleted['id']}")
+
+
 @commands.local("run")
 def run(ceremony_id: CeremonyId, *, tenant: Tenant = "", operator: Operator) -> None:
     """Start a run now."""

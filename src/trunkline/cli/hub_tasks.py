@@ -29,6 +29,8 @@ from trunkline.peer.absence import AWAY_KEY
 AT_WORK = ("submitted", "working")
 CANCELED = "canceled"
 EVERY_S = 0.5
+# Agents that are compared with a misspelt name: one page of the list.
+_LISTED = "200"
 _ADDRESSES = ("http://", "https://")
 _ONLY_AGENTS = ("history", "artifacts", "svc-param", "transport", "a2a-version", "insecure")
 _WHY = "a hub's own list of tasks has no such option; name the agent with -a to use it"
@@ -222,7 +224,7 @@ def list_tasks(hub: HubTasks, invocation: Invocation) -> None:
 def note_unlisted(ask: Callable[..., Any], *, agents: Sequence[str] = (), skill: str = "") -> None:
     """Report each agent and skill that the hub does not list, with the most similar name."""
     try:
-        listed: list[dict[str, Any]] = ask("GET", AGENTS)["items"]
+        listed: list[dict[str, Any]] = ask("GET", AGENTS, limit=_LISTED)["items"]
     except (Misuse, RouteNotFound):
         # A server without a catalogue.
         return

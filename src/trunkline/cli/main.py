@@ -42,11 +42,11 @@ _HELP = {
         "inbox": "Answer the questions of tasks: list, show, answer.",
         "hub": "Serve the agents of a workspace: `hub DIR`; `hub init DIR` creates one.",
         "agent": "Manage the agents of a hub: list, show, add, remove, refresh, enable, disable, drain.",
-        "ceremony": "Manage the schedules of a hub: list, show, create, update, pause, run, history.",
+        "ceremony": "Manage the schedules of a hub: list, show, create, update, pause, delete, run, history.",
         "flow": "Manage workflows: definitions (validate, sign, graph), runs and servers (serve, mcp).",
         "route": "Explain which agent of a hub is chosen, and why: explain.",
         "a2a": "List and call the remote agents of a hub: list, card, call.",
-        "tenant": "Manage the tenants of a hub: create, list, disable, limit, set, alert, rotate, audit.",
+        "tenant": "Manage the tenants of a hub: create, list, disable, limit, set, alert, rotate, delete, audit.",
     },
     "Try one out": {
         "demo": "Start the demo agent and show what it can do, alone and in a fleet.",

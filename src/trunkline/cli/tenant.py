@@ -10,7 +10,9 @@ from typing import Annotated, Any, TypedDict, Unpack, cast
 
 import typer
 
-from trunkline.cli.admin import Operator, checked_id
+from trunkline.cli.admin import KEYS, Operator, checked_id
+from trunkline.cli.console import print_notice
+from trunkline.cli.next_command import command_line, print_next
 from trunkline.cli.parsing import Commands, Count, Several
 from trunkline.errors import Misuse
 from trunkline.gateway.mounts import AUDIT, TENANTS
@@ -36,7 +38,12 @@ def create(
     operator: Operator,
 ) -> None:
     """Create a tenant and print its key once; only the digest is stored."""
+    is_first = not operator.ask("GET", KEYS)["keys"]
     _print_token(operator, operator.ask("POST", TENANTS, {"name": name}))
+    if is_first:
+        print_notice("Warning", "every caller of the hub needs a key from now on, also in the tenant default")
+        command = command_line("keys create", options={"--owner": "NAME", "--store": operator.store or ""})
+        print_next(command, on_stderr=True)
 
 
 @commands.local("list")
