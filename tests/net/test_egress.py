@@ -195,3 +195,15 @@ def test_an_address_is_not_looked_up() -> None:
     assert outcome("https://[2606:2800:21f:cb07::1]/", egress) == ""
     assert outcome("https://10.0.0.1/", egress) == "refused"
     assert outcome("https://public.test/", egress) == "busy"
+
+
+def test_remedy_names_the_tenant_whose_settings_count() -> None:
+    for egress, remedy in (
+        (Egress(), "the operator allows it with egress_hosts = 127.0.0.1"),
+        (
+            Egress(tenant="acme"),
+            "an operator allows it with: trunkline tenant set acme --egress-host 127.0.0.1",
+        ),
+    ):
+        with pytest.raises(Unreachable, match=remedy):
+            asyncio.run(egress.check("http://127.0.0.1/"))

@@ -167,7 +167,7 @@ def _text(node: Node, name: str) -> str:
 def _denied(tenant: str, tool: str) -> str:
     return (
         f"workflows of tenant {tenant!r} may not use {tool!r}; an operator allows it with: "
-        f"trunkline tenant set {tenant} --tool {tool!r}"
+        f"trunkline tenant set {tenant} --tool {tool!r}, and --tool for each tool that it keeps"
     )
 
 

@@ -117,7 +117,8 @@ class Tenants:
     def egress_of(self, tenant: str) -> Egress:
         """Where what a tenant names may be: one object while the hub runs, which has today's rule."""
         if tenant not in self._egress:
-            self._egress[tenant] = Egress(loopback=self._host.settings.dev)
+            named = "" if tenant == DEFAULT_TENANT else tenant
+            self._egress[tenant] = Egress(loopback=self._host.settings.dev, tenant=named)
         self._set_egress(tenant)
         return self._egress[tenant]
 

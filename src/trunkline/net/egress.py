@@ -193,7 +193,14 @@ class Egress:
         networks: Iterable[str] = (),
         loopback: bool = False,
         resolver: Resolver | None = None,
+        tenant: str = "",
     ) -> None:
+        """Allow public addresses, these hosts and networks, and loopback.
+
+        Args:
+            tenant: whose settings these are, for errors. Default: they are those of the server.
+        """
+        self._tenant = tenant
         self.rule: tuple[tuple[str, ...], tuple[str, ...]] | None = None
         self.allow(hosts, networks)
         self._loopback = loopback
@@ -242,11 +249,17 @@ class Egress:
             log.info("egress.refused host=%a reason=%s error=%a", host, error.reason, str(error))
             text = (
                 f"{host} cannot be called: its name is not known, or leads to an address that is not public; "
-                f"the operator allows it with egress_hosts = {host} or its network in egress_networks, "
-                "or while developing with --dev"
             )
-            raise Unreachable(text, reason=error.reason) from error
+            raise Unreachable(text + self._remedy(host), reason=error.reason) from error
         return found
+
+    def _remedy(self, host: str) -> str:
+        if self._tenant:
+            return f"an operator allows it with: trunkline tenant set {self._tenant} --egress-host {host}"
+        return (
+            f"the operator allows it with egress_hosts = {host} or its network in egress_networks, "
+            "or while developing with --dev"
+        )
 
     def _pass(self, host: str, address: str) -> None:
         why = judge(address)
