@@ -47,7 +47,7 @@ edges: [{source: __start__, target: start}]
         ("serve scrib:agent", "no module 'scrib' here", "trunkline serve scribe:agent"),
         ("serve scribe:agnt", "scribe has no Agent named 'agnt'", "trunkline serve scribe:agent"),
         ("serve scribe", "'scribe' should be MODULE:AGENT", "trunkline serve scribe:AGENT"),
-        ("serve scribe.py", "'scribe.py' should be MODULE:AGENT", "trunkline serve scribe:AGENT"),
+        ("serve scribe.py", "'scribe.py' names a file", "trunkline serve scribe:AGENT"),
         ("serve :agent", "':agent' should be MODULE:AGENT", "trunkline serve MODULE:agent"),
         ("serve zzz.zzz:agent", "there is no module 'zzz.zzz' here", "trunkline new NAME"),
         ("serve json:loads", "json has no Agent named 'loads'", "trunkline new NAME"),

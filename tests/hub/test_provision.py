@@ -104,6 +104,8 @@ def test_agent_of_a_hub_takes_delegations_of_any_protocol() -> None:
         assert found(delegate("coder", protocol), hub) == ([], [])
     errors, _ = found(delegate("gone", "a2a"), hub)
     assert errors == ["/nodes/1/config/agent_id: agent 'gone' not found in the files of this hub"]
+    misspelt, _ = found(delegate("coderr", "a2a"), hub)
+    assert misspelt[0].endswith("agent 'coderr' not found in the files of this hub; did you mean 'coder'?")
     tasks = read_operator({"WORKFLOW_ENGINE_A2A_CONFIG": '{"baseUrl": "http://x"}'})
     assert found(delegate("gone", "a2a"), Provision(tasks, agents=frozenset())) == ([], [])
 

@@ -63,7 +63,7 @@ def test_limits_of_tenants_and_keys_stand_in_the_files(
         ("hub.yaml", 'helm: a\nname: "a\\tb"', "line 2: name: it holds control characters"),
         ("hub.yaml", 'name: a\ndescription: "a\\x07b"', "line 2: description: it holds control characters"),
         ("hub.yaml", "settings:\n  secret_key: short", "line 2: secret_key must have at least 16 characters"),
-        ("hub.yaml", "settings:\n  retention: 7x", "line 2: setting 'retention' (from hub.yaml): '7x' is not"),
+        ("hub.yaml", "settings:\n  retention: 7x", "line 2: setting 'retention': '7x' is not"),
         ("hub.yaml", "settings:\n  wait_limit: x", "line 2: settings.wait_limit: 'x' is not a duration"),
         ("keys.yaml", "keys: {5: {env: A}}", "line 1: expected string, got integer - at key"),
     ],

@@ -46,7 +46,7 @@ _HELP = {
         "flow": "Manage workflows: definitions (validate, sign, graph), runs and servers (serve, mcp).",
         "route": "Explain which agent of a hub is chosen, and why: explain.",
         "a2a": "List and call the remote agents of a hub: list, card, call.",
-        "tenant": "Manage the tenants of a hub: create, list, disable, limit, set, alert, rotate, delete, audit.",
+        "tenant": "Manage tenants of a hub: create, list, disable, limit, set, alert, rotate, delete, audit.",
     },
     "Try one out": {
         "demo": "Start the demo agent and show what it can do, alone and in a fleet.",

@@ -154,7 +154,9 @@ def _delegate(config: dict[str, Any], provision: Provision) -> Iterator[_Finding
     elif settings.demo:
         return
     elif agents is not None:
-        yield "agent_id", f"agent {agent!r} not found in the files of this hub", True
+        near = get_close_matches(str(agent), agents, 1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        yield "agent_id", f"agent {agent!r} not found in the files of this hub{meant}", True
     else:
         text = f"nothing is configured for delegations by {protocol!r}; set {setting_of(protocol)}"
         yield "protocol", text, False

@@ -97,7 +97,7 @@ def read_hub(workspace: Path) -> HubFile:
         try:
             durations[name] = _duration(name, value)
             # Without the other sources, whose errors are not errors of this file.
-            checked = convert({name: SourcedValue(durations[name], HUB)})
+            checked = convert({name: SourcedValue(durations[name], "")})
             if (secret := checked.secret_key) is not None:
                 secret_material(secret)
         except ValueError as error:

@@ -183,3 +183,22 @@ def test_the_published_schema_agrees(document: Any) -> None:
 def test_every_type_has_a_config() -> None:
     assert {one["type"] for one in WHOLE["nodes"]} == CONFIGS.keys()
     assert validate(WHOLE) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "suggestion"),
+    [
+        ("stateschema = 1", "'stateschema' is not known here; did you mean 'state_schema'?"),
+        ("nodes.3.confg = 1", "'confg' is not known here; did you mean 'config'?"),
+        (
+            "nodes.5.config.resume_shema = 1",
+            "'resume_shema' is not known here; did you mean 'resume_schema'?",
+        ),
+        ("edges.0.sorce = 1", "'sorce' is not known here; did you mean 'source'?"),
+        ("nodes.3.retry.max_attempt = 1", "'max_attempt' is not known here; did you mean 'max_attempts'?"),
+        ("document.zzz = 1", "'zzz' is not known here"),
+    ],
+)
+def test_unknown_member_suggests_the_most_similar_one(rule: str, suggestion: str) -> None:
+    found = [one.message for one in validate(changed(WHOLE, rule)) if "is not known here" in one.message]
+    assert f"must NOT have additional properties: {suggestion}" in found

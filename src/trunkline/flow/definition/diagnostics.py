@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any, cast
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from trunkline.flow.definition.schema import CONFIGS
+from trunkline.flow.definition.schema import CONFIGS, DEFINITION_SCHEMA
 
 # What one answer lists. A document of a million wrong nodes is wrong once a hundred have been named.
 DIAGNOSTICS_LIMIT = 1000
+# Characters of an unknown name up to which it is compared with the known ones.
 _COMPARED_LENGTH = 64
 _TYPE_RULE = re.compile(r"#/\$defs/(\w+)/")
 _NODE = re.compile(r"/nodes/(\d+)")
@@ -70,15 +70,14 @@ def _join_misspelt(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
     for one in diagnostics:
         if "missingProperty" in one.params:
             missing.setdefault(one.instance_path, []).append(one.params["missingProperty"])
-    joined: list[Diagnostic] = []
     found = set[tuple[str, str]]()
     for one in diagnostics:
         name, names = one.params.get("additionalProperty", ""), missing.get(one.instance_path, [])
         if name and (near := _nearest(name, names)):
             found.add((one.instance_path, near))
-            one = replace(one, message=f"{one.message}; did you mean {near!r}?")
-        joined.append(one)
-    return [one for one in joined if (one.instance_path, one.params.get("missingProperty", "")) not in found]
+    return [
+        one for one in diagnostics if (one.instance_path, one.params.get("missingProperty", "")) not in found
+    ]
 
 
 def _suggestion(name: str, names: Iterable[str]) -> str:
@@ -114,6 +113,14 @@ def schema_errors(errors: Iterable[Any]) -> Iterator[Diagnostic]:
             yield from schema_errors(branch)
 
 
+def _members(schema_path: Sequence[str | int]) -> list[str]:
+    """Return the members that the schema knows in the place of a rule."""
+    schema: Any = DEFINITION_SCHEMA
+    for step in schema_path[:-1]:
+        schema = schema[step]
+    return [*schema.get("properties", ())]
+
+
 def _worded(keyword: str, error: Any, details: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
     """Parameters and words of an error, as validators of other languages give them."""
     match keyword:
@@ -121,7 +128,8 @@ def _worded(keyword: str, error: Any, details: dict[str, Any]) -> Iterator[tuple
             for name in details["unexpected"]:
                 yield (
                     {"additionalProperty": name},
-                    f"must NOT have additional properties: {name!r} is not known here",
+                    f"must NOT have additional properties: {name!r} is not known here"
+                    + _suggestion(name, _members(error.schema_path)),
                 )
         case "required":
             name = details["property"]
