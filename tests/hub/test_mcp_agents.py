@@ -53,7 +53,7 @@ def test_a_file_of_mcp_servers_that_is_wrong_is_told_by_check(tmp_path: Path) ->
     (tmp_path / "agents.yaml").write_text("agents: []")
     assert check(str(tmp_path)) == []
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"a": {"comand": "node"}}}')
-    assert check(str(tmp_path)) == ["mcp.json: mcpServers.a.comand: unknown field"]
+    assert check(str(tmp_path)) == ["mcp.json: mcpServers.a.comand: unknown field; did you mean 'command'?"]
 
 
 def test_agents_beyond_the_limit_of_tools_are_not_read(

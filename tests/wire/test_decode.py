@@ -77,3 +77,25 @@ def test_a_wrong_word_is_told_with_those_that_fit(given: object, field: str, sai
     refused = invalid_params(error.value, "the form", Form)
     assert (refused.field, refused.message) == (field, f"{field}: {said}")
     assert ";" not in invalid_params(error.value, "the form").message
+
+
+class Place(msgspec.Struct, forbid_unknown_fields=True):
+    city: str = ""
+
+
+class Visit(msgspec.Struct, forbid_unknown_fields=True):
+    timezone: str = ""
+    place: Place | None = None
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"timzone": "UTC"}, "the form: unknown field 'timzone'; did you mean 'timezone'?"),
+        ({"place": {"ctiy": ""}}, "place: unknown field 'ctiy'; did you mean 'city'?"),
+    ],
+)
+def test_unknown_member_of_a_form_suggests_the_one_that_is_meant(given: object, text: str) -> None:
+    with pytest.raises(msgspec.ValidationError) as failed:
+        msgspec.convert(given, Visit)
+    assert invalid_params(failed.value, "the form", Visit).message == text

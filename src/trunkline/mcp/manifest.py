@@ -18,6 +18,7 @@ from trunkline.auth.references import Secrets
 from trunkline.config import environment
 from trunkline.errors import Misuse, Unreachable
 from trunkline.net.egress import target
+from trunkline.wire.decode import choices
 
 FILE = "mcp.json"
 ALLOWED_COMMANDS = ("python", "python3", "uvx", "node", "npx")
@@ -181,7 +182,8 @@ def _converted(document: object, form: type[_Form], within: str) -> _Form:
         if field.endswith("[...]"):
             field = f"{field[:-5]}.{_odd_key(document, field[:-5])}"
         if unknown := _UNKNOWN.search(said):
-            field, said = unknown[1], "unknown field"
+            said = f"unknown field{choices(form, field, unknown[1])}"
+            field = unknown[1]
         where = ".".join(filter(None, (within, field)))
         raise Misuse(f"{where}: {said}" if where else said) from None
 
