@@ -57,6 +57,14 @@ def test_first_key_is_announced_as_the_end_of_access_without_one(trunkline: Run)
     assert trunkline("tenant", "create", "Bolt", *STORE)[2] == ""
 
 
+def test_key_of_a_tenant_that_the_hub_lacks_is_a_warning(trunkline: Run) -> None:
+    made = ("keys", "create", "--owner", "ann", *STORE)
+    assert trunkline(*made, "--tenant", "anything")[2] == ""
+    ask(trunkline, "create", "acme")
+    assert trunkline(*made, "--tenant", "acme")[2] == ""
+    assert "the hub has no tenant 'acmee'; did you mean 'acme'?" in trunkline(*made, "--tenant", "acmee")[2]
+
+
 def test_a_name_that_cannot_be_cleared_is_refused_with_the_names(trunkline: Run) -> None:
     code, _, said = trunkline("tenant", "limit", "acme", "--clear", "cost-per-dy", *STORE)
     assert code == 2

@@ -10,10 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from trunkline.auth.principal import SCOPES
+from trunkline.auth.principal import DEFAULT_TENANT, SCOPES
 from trunkline.cli.admin import KEYS, Operator, checked_id, span_ms
+from trunkline.cli.console import print_notice
 from trunkline.cli.parsing import Commands, ListedId, Several, StoreUrl
 from trunkline.errors import Misuse
+from trunkline.gateway.mounts import TENANTS
 from trunkline.server.admin import PREFIX, KeyOrder, Rotation
 
 commands = Commands()
@@ -45,6 +47,11 @@ def create(
     made = operator.ask("POST", KEYS, KeyOrder(owner, tenant, tuple(scope or ()), lasts_ms))
     first = "This is the first key in this store: from now on callers must send one."
     _print_made(operator, made, *([first] if made["first"] else ()))
+    tenants = [] if tenant == DEFAULT_TENANT else [one["id"] for one in operator.each(TENANTS)]
+    if tenants and tenant not in tenants:
+        near = get_close_matches(tenant, tenants, 1)
+        meant = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(tenants)}"
+        print_notice("Warning", f"the hub has no tenant {tenant!r}{meant}")
 
 
 @commands.local("list")
