@@ -58,6 +58,7 @@ TESTS = {
         "test_task_of_a_hub_is_watched",
         "test_question_of_a_dispatched_task_is_answered",
     ],
+    "tenant.create": ["test_first_tenant_is_followed_by_a_key"],
     "task.list_": ["test_next_page_of_an_agent_has_the_same_filters"],
 }
 
@@ -404,6 +405,13 @@ def dispatched(run: Run, hub: HubProcess, agent: str, message: str, wait: str = 
     code, out, error = run(*words)
     assert code == 0, error
     return out
+
+
+def test_first_tenant_is_followed_by_a_key(trunkline: Run) -> None:
+    store = ("--store", "sqlite:///hub.db")
+    trunkline("store", "migrate", *store)
+    _, out, error = trunkline("tenant", "create", "Acme", *store)
+    assert "of me (tenant default)" in follow(trunkline, next_line(out, error))
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ def test_first_key_is_announced_as_the_end_of_access_without_one(trunkline: Run)
     assert trunkline("store", "migrate", *STORE)[0] == 0
     _, _, first = trunkline("tenant", "create", "Acme", *STORE)
     assert "Warning: every caller of the hub needs a key from now on" in first
-    assert "Next: trunkline keys create --owner NAME --store sqlite:///hub.db" in first
+    assert "Next: trunkline keys create --owner me --store sqlite:///hub.db" in first
     assert trunkline("tenant", "create", "Bolt", *STORE)[2] == ""
 
 

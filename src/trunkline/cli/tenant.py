@@ -42,7 +42,7 @@ def create(
     _print_token(operator, operator.ask("POST", TENANTS, {"name": name}))
     if is_first:
         print_notice("Warning", "every caller of the hub needs a key from now on, also in the tenant default")
-        command = command_line("keys create", options={"--owner": "NAME", "--store": operator.store or ""})
+        command = command_line("keys create", options={"--owner": "me", "--store": operator.store or ""})
         print_next(command, on_stderr=True)
 
 
