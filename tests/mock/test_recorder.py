@@ -205,7 +205,7 @@ def test_an_agent_that_is_not_there_and_one_that_is_none() -> None:
         return recorder.recording.count
 
     assert asyncio.run(main()) == 0
-    with pytest.raises(Misuse, match="no URL of an agent"):
+    with pytest.raises(Misuse, match="is not the URL of an agent"):
         Recorder("agents.example", InProcessHttpClient(Mock(replying("x"))))
 
 
