@@ -50,6 +50,26 @@ def test_cards_name_no_agent_without_a_key_where_they_need_one(tmp_path: Path, c
     run(scene())
 
 
+@pytest.mark.parametrize(
+    "scope", ["tasks:read", "tasks:write", "answer", "admin", "announce", "metrics", "read_history"]
+)
+def test_hidden_cards_name_no_agent_to_keys_that_neither_use_nor_manage_agents(
+    tmp_path: Path, scope: str
+) -> None:
+    async def scene() -> None:
+        async with opened(workspace(tmp_path, "cards: authenticated\n"), ENTRY, key=KEY) as boss:
+            await boss.ready("carded")
+            made = await boss.hub.host.key_store.create("narrow", scopes=[scope])
+            reads = scope in ("tasks:read", "tasks:write", "answer", "admin")
+            narrow = Caller(boss.hub, made.token)
+            status, told = await narrow(CARD)
+            assert (status, "answer" in str(told)) == ((200, True) if reads else (403, False))
+            status, told = await narrow(ORIGIN)
+            assert (status, "carded" in str(told)) == (200, reads)
+
+    run(scene())
+
+
 def test_a_title_with_control_characters_is_refused(tmp_path: Path) -> None:
     async def scene() -> None:
         async with opened(workspace(tmp_path), ENTRY, key=KEY) as boss:

@@ -31,6 +31,7 @@ SPELLED = {HEADER: "A2A-Extensions", FORMER: "X-A2A-Extensions"}
 _encode = msgspec.json.Encoder().encode
 
 READ, WRITE, METRICS, ADMIN = Scope.READ, Scope.WRITE, Scope.METRICS, Scope.ADMIN
+_CARD_READERS = frozenset({READ, WRITE, Scope.ANSWER, ADMIN})
 _CHANGING = (Operation.SEND, Operation.STREAM, Operation.CANCEL, Operation.PUSH_SET, Operation.PUSH_DELETE)
 NEEDED = {operation: WRITE if operation in _CHANGING else READ for operation in Operation}
 # Who may only answer questions comes in too, and is then shown and taken no more than that.
@@ -52,6 +53,11 @@ def permit(principal: Principal, scope: Scope, instead: Scope | None = None) -> 
             scope=scope.value,
             granted=" ".join(sorted([one.value for one in granted])),
         )
+
+
+def reads_cards(principal: Principal) -> bool:
+    """Return whether a caller may read cards that are hidden from the public: it may use or manage agents."""
+    return not principal.scopes.isdisjoint(_CARD_READERS)
 
 
 def owns(who: Principal, state: State) -> bool:

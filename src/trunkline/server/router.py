@@ -30,7 +30,7 @@ from trunkline.http.mounts import (
 from trunkline.server import rest
 from trunkline.server.admin import LOCAL, PREFIX, Admin
 from trunkline.server.admission import Admission
-from trunkline.server.caller import ADMIN, METRICS, permit
+from trunkline.server.caller import ADMIN, METRICS, READ, permit, reads_cards
 from trunkline.server.card import CARD_BESIDE, Cards, respond
 from trunkline.server.cors import PREFLIGHT, Cors
 from trunkline.server.pages import HEADERS, HTML, SIGN_IN, SIGN_OUT, SignInPages, page, wants_page
@@ -191,7 +191,8 @@ class Router:
     async def _listed(self, fleet: FleetSites, exchange: Exchange, seen: TraceSeen) -> Following | None:
         """A request for an agent of the catalogue by its name, which each tenant has for itself."""
         name, _, path = exchange.path.removeprefix(CATALOGUE).partition("/")
-        tenant = await self._tenant(exchange)
+        principal = await self._principal(exchange)
+        tenant = None if principal is None else principal.tenant
         if tenant is None and not fleet.hides_cards:
             # A public card is that of the only tenant, and the site itself refuses the rest.
             tenant = DEFAULT_TENANT
@@ -200,20 +201,23 @@ class Router:
             raise await self._no_agent(exchange, seen)
         self._place(CATALOGUE + name, path, exchange)
         if exchange.path in CARDS and fleet.hides_cards:
-            await self._admission.admit(exchange, seen)
+            principal = await self._admission.admit(exchange, seen)
+            if not reads_cards(principal):
+                permit(principal, READ)
             await site.cards.answer(exchange, keyed=True)
             return None
         return await site.handler(exchange.path)(exchange, seen)
 
     async def _show(self, fleet: FleetSites, exchange: Exchange) -> None:
-        """The card at the origin, where each tenant is shown its own."""
-        tenant = await self._tenant(exchange)
+        """Answer with the card of the caller's tenant, or with one that names no agent."""
+        principal = await self._principal(exchange)
+        tenant = principal.tenant if principal is not None and reads_cards(principal) else None
         await fleet.cards(tenant).answer(exchange, keyed=tenant is not None)
 
-    async def _tenant(self, exchange: Exchange) -> str | None:
-        """The tenant of who asks, before anything is counted; None if that is nobody who is let in."""
+    async def _principal(self, exchange: Exchange) -> Principal | None:
+        """Return the caller before anything is counted, or None if its credential is not accepted."""
         try:
-            return (await self._identity.ask(exchange.headers)).tenant
+            return await self._identity.ask(exchange.headers)
         except (errors.Unauthenticated, errors.Unavailable):
             return None
 
