@@ -226,3 +226,42 @@ def test_the_breaker_is_shown() -> None:
     made.take_outcome("default", "a", succeeded=True)
     assert [one.breaker for one in made.listed("default")] == ["closed", "closed"]
     made.take_outcome("default", "nobody", succeeded=False)
+
+
+def test_the_card_bytes_of_a_tenant_are_the_sum_of_the_cards_that_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(catalogue_module, "TENANT_CARD_BYTES", 100)
+    made, _ = catalogue(written("filed"))
+
+    def check_sums() -> None:
+        sums: dict[str, int] = {}
+        for (tenant, _), facts in made._facts.items():
+            sums[tenant] = sums.get(tenant, 0) + facts.size
+        assert made._card_bytes == sums
+
+    for name in ("a", "b"):
+        made.take("north", name, written(name))
+    made.learn(("north", "a"), CardFacts(at=1, size=60))
+    check_sums()
+    b = ("north", "b")
+    assert made.has_room(b, 40) and not made.has_room(b, 41)
+    assert made.has_room(("south", "a"), 100) and made.has_room((OF_FILES, "filed"), 1000)
+    # A card is compared with those of the other agents, and not with the one that it replaces.
+    assert made.has_room(("north", "a"), 100)
+    made.learn(("north", "a"), CardFacts(at=2, size=10))
+    check_sums()
+    assert made.has_room(b, 90)
+    made.learn(b, CardFacts(at=2, size=90))
+    made.learn(("north", "gone"), CardFacts(at=2, size=90))
+    check_sums()
+    made.take("north", "b", replace(written("b"), description="the same agent"))
+    assert not made.has_room(("north", "a"), 11)
+    made.take("north", "b", written("b", url="http://other.example"))
+    check_sums()
+    assert made.has_room(b, 90)
+    made.learn(b, CardFacts(at=3, size=90))
+    for name in ("a", "b"):
+        made.take("north", name, None)
+    check_sums()
+    assert not made._card_bytes

@@ -13,7 +13,7 @@ from tests.fleet.catalogue.cards import CardServer, card
 from tests.fleet.office import NORTH, Office, office
 from trunkline.auth.vault import Vault
 from trunkline.client import discovery as client_discovery
-from trunkline.fleet.catalogue import discovery, files, service
+from trunkline.fleet.catalogue import catalogue, discovery, files, service
 from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.documents import KeptEntry
 from trunkline.fleet.catalogue.service import CatalogueService
@@ -486,6 +486,49 @@ def test_a_large_card_is_asked_for_anew(tmp_path: Path) -> None:
         ] * 2
 
     fleet(tmp_path, lambda _: "agents: []\n", work, prepare=prepare)
+
+
+def test_cards_over_the_limit_of_a_tenant_are_refused_until_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="trunkline.fleet")
+    monkeypatch.setattr(catalogue, "TENANT_CARD_BYTES", 40_000)
+
+    def prepare(cards: CardServer) -> None:
+        for name in ("first", "second", "filed"):
+            cards.cards[f"/{name}{NEW}"] = {**card(name, "draft"), "description": "x" * 15_000}
+
+    def text(url: str) -> str:
+        return f"agents:\n  - name: filed\n    url: {url}/filed\n{TENANTS}"
+
+    async def work(at: Fleet) -> None:
+        await at.until("filed", state="ready")
+        await at.do("POST", "agents", {"name": "first", "url": f"{at.cards.url}/first"})
+        await at.until("first", state="ready")
+        await at.do("POST", "agents", {"name": "second", "url": f"{at.cards.url}/second"})
+        reason = (await at.until("second", state="unreachable"))["reason"]
+        assert "64 MiB" in reason and "remove an agent or shorten a card" in reason
+        assert reason in caplog.text
+        assert (NORTH, "second") not in at.service.discovery._clients
+        # Agents of another tenant are not affected.
+        await at.do("POST", "agents", {"name": "theirs", "url": f"{at.cards.url}/first"}, who="stranger")
+        async with asyncio.timeout(30):
+            while (await at.agent("theirs", who="stranger"))["state"] != "ready":  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        # A shorter card of another agent frees room.
+        at.cards.cards["/first" + NEW] = card("first", "draft")
+        await at.do("POST", "agents/first/refresh")
+        await at.do("POST", "agents/second/refresh")
+        assert (await at.agent("second"))["state"] == "ready"
+        at.cards.cards["/first" + NEW] = {**card("first", "draft"), "description": "x" * 15_000}
+        await at.do("POST", "agents/first/refresh")
+        assert (await at.agent("first"))["state"] == "unreachable"
+        # So does its removal.
+        await at.do("DELETE", "agents/second")
+        await at.do("POST", "agents/first/refresh")
+        assert (await at.agent("first"))["state"] == "ready"
+
+    fleet(tmp_path, text, work, prepare=prepare)
 
 
 def test_an_agent_that_cannot_be_asked_for_whatever_reason_does_not_end_the_asking_of_others(

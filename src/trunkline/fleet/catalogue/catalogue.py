@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
@@ -17,6 +18,8 @@ from trunkline.fleet.catalogue.listed import CardFacts, Listed, Override, list_e
 # Whose an entry is: "" for one of a file, else a tenant; and its name.
 Key = tuple[str, str]
 OF_FILES = ""
+# Limit on the bytes of all fetched cards of one tenant's own agents. Agents of files have no such limit.
+TENANT_CARD_BYTES = 64 << 20
 # The reason that tenants see of an agent in the operator's files, whose faults name modules, files and hosts.
 _HIDDEN = "the operator of the hub can see the reason"
 # What is told: the key, the entry before and the one now; the same twice when its card or state has changed.
@@ -40,6 +43,8 @@ class Catalogue:
         self._now = clock_ms
         self._entries: dict[Key, Entry] = {}
         self._facts: dict[Key, CardFacts] = {}
+        # By tenant, the sum of the sizes in `_facts`; only `_put_facts` changes both.
+        self._card_bytes: Counter[str] = Counter()
         self._failures: dict[Key, str] = {}
         self._overrides: dict[Key, _Given] = {}
         self._breakers: dict[Key, AgentBreaker] = {}
@@ -132,8 +137,24 @@ class Catalogue:
         """Take up the facts of a card that an agent has just shown."""
         if key in self._entries:
             self._failures.pop(key, None)
-            self._facts[key] = facts
+            self._put_facts(key, facts)
             self._renew(key)
+
+    def has_room(self, key: Key, size: int) -> bool:
+        """Return whether a fetched card of this many bytes fits the limit of its tenant."""
+        known = self._facts.get(key)
+        others = self._card_bytes[key[0]] - (0 if known is None else known.size)
+        return key[0] == OF_FILES or others + size <= TENANT_CARD_BYTES
+
+    def _put_facts(self, key: Key, facts: CardFacts | None) -> None:
+        before = self._facts.pop(key, None)
+        if before is not None:
+            self._card_bytes[key[0]] -= before.size
+        if facts is not None:
+            self._facts[key] = facts
+            self._card_bytes[key[0]] += facts.size
+        if not self._card_bytes[key[0]]:
+            del self._card_bytes[key[0]]
 
     def fail(self, key: Key, reason: str) -> bool:
         """Why the card of an agent could not be had, what is known of it stays; whether that is new."""
@@ -216,7 +237,7 @@ class Catalogue:
             names.add(key[1])
         if before is None or entry is None or _source(before) != _source(entry):
             # Another address is another agent.
-            self._facts.pop(key, None)
+            self._put_facts(key, None)
             self._failures.pop(key, None)
             self._breakers.pop(key, None)
         if key[0] == OF_FILES:

@@ -11,12 +11,13 @@ from functools import partial
 from time import monotonic
 
 import msgspec
+from msgspec.structs import replace
 
 from trunkline.client.client import Client
 from trunkline.clock import random_bits, wait_event
 from trunkline.errors import Misuse, TrunklineError
 from trunkline.fleet.catalogue.card_facts import facts_of, kept_of, pause_s
-from trunkline.fleet.catalogue.catalogue import OF_FILES, Catalogue, Key
+from trunkline.fleet.catalogue.catalogue import OF_FILES, TENANT_CARD_BYTES, Catalogue, Key
 from trunkline.fleet.catalogue.entry import Entry
 from trunkline.peer.clients import PeerClients
 from trunkline.peer.remote import Peer
@@ -166,25 +167,32 @@ class CardDiscovery:
         if peer is None:
             self._due.pop(key, None)
             return True
-        card = await self._shown(key, peer)
+        found = await self._shown(key, peer)
         if _called(self._catalogue.entry(key)) != peer:
             return False
-        if not isinstance(card, PeerCard):
+        if isinstance(found, tuple) and not self._catalogue.has_room(key, found[1]):
+            self._clients.pop(key, None)
+            found = Misuse(
+                f"the cards of this tenant's agents exceed {TENANT_CARD_BYTES >> 20} MiB in total; "
+                "remove an agent or shorten a card"
+            )
+        if not isinstance(found, tuple):
             self._failures[key] = self._failures.get(key, 0) + 1
-            log.info("catalogue.card_failed agent=%s error=%a", key[1], str(card))
-            self._catalogue.fail(key, str(card)[:1000])
+            log.info("catalogue.card_failed agent=%s tenant=%a error=%a", key[1], key[0], str(found))
+            self._catalogue.fail(key, str(found)[:1000])
             return True
+        card, size = found
         known = self.card_of(peer)
         if known is None or known != card:
             # One that says the same is the same: whoever works by it goes on.
             self._cards[_identity(peer)] = peer, card
             known = card
-        self._catalogue.learn(key, facts_of(known, peer.url, self._now()))
+        self._catalogue.learn(key, replace(facts_of(known, peer.url, self._now()), size=size))
         self._failures.pop(key, None)
         return True
 
-    async def _shown(self, key: Key, peer: Peer) -> PeerCard | TrunklineError | Misuse:
-        """The card that an agent shows, as it is kept, or why there is none."""
+    async def _shown(self, key: Key, peer: Peer) -> tuple[PeerCard, int] | TrunklineError | Misuse:
+        """Return the card of an agent as it is kept, with its bytes, or the error that prevents it."""
         try:
             client = self._clients.get(key)
             if client is None:
@@ -194,10 +202,13 @@ class CardDiscovery:
             finally:
                 # Thousands are asked within seconds, and each of them again only after minutes.
                 client.close_idle()
-            if len(msgspec.json.encode(card.document)) > REMEMBERED:
+            document = len(msgspec.json.encode(card.document))
+            if document > REMEMBERED:
                 # It is kept by its client, to be asked whether it has changed; a large one is asked for anew.
                 self._clients.pop(key, None)
-            return kept_of(card)
+                document = 0
+            kept = kept_of(card)
+            return kept, document + len(msgspec.json.encode(kept))
         except (TrunklineError, Misuse) as error:
             return error
 

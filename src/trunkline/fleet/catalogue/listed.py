@@ -45,6 +45,8 @@ class CardFacts(Struct, frozen=True, kw_only=True):
     input_modes: tuple[str, ...] = ()
     # By skill id.
     effects: Mapping[str, tuple[SkillEffect, ...]] = {}
+    # The bytes of JSON that are kept of a fetched card; 0 for an agent that the hub runs itself.
+    size: int = 0
 
 
 class Listed(Struct, frozen=True, kw_only=True):
