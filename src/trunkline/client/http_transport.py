@@ -93,8 +93,8 @@ class HttpStream:
     An answer that is no stream is one event; `of_task`: a task was in the path.
     """
 
-    __slots__ = ("_call", "_chunks", "_closed", "_error", "_http_client", "_loop", "_of_task", "_parser",
-                 "_read", "_reply", "_request", "_template", "come")  # fmt: skip
+    __slots__ = ("_call", "_chunks", "_closed", "_error", "_http_client", "_lines", "_loop", "_of_task",
+                 "_parser", "_read", "_reply", "_request", "_template", "come")  # fmt: skip
 
     def __init__(
         self, http_client: HttpClient, request: HttpRequest, call: Call, read: Read, *, of_task: bool = False
@@ -113,6 +113,8 @@ class HttpStream:
         self._chunks: AsyncIterator[bytes] | None = None
         self._error: TrunklineError | None = None
         self._closed = False
+        # How many lines came since `pace` was called.
+        self._lines = 0
 
     def __del__(self) -> None:
         # Whoever forgets it must not keep the connection for ever.
@@ -128,7 +130,7 @@ class HttpStream:
         return self
 
     async def __anext__(self) -> Frame:
-        come = self.come
+        come, pace = self.come, self._call.pace
         if not come:
             if self._closed:
                 raise StopAsyncIteration
@@ -139,7 +141,13 @@ class HttpStream:
                     await self._open()
                 while not come:
                     assert self._chunks is not None
-                    self._take(await self._chunks.__anext__())
+                    if pace is not None and self._lines:
+                        lines, self._lines = self._lines, 0
+                        await pace(lines)
+                    chunk = await self._chunks.__anext__()
+                    if pace is not None:
+                        self._lines += chunk.count(b"\n") + chunk.count(b"\r")
+                    self._take(chunk)
             except BaseException:
                 await self.aclose()
                 raise

@@ -11,6 +11,7 @@ from trunkline.client.assembler import Assembler, Update
 from trunkline.client.result import Result
 from trunkline.client.session import AgentSession
 from trunkline.client.stream_engine import StreamEngine
+from trunkline.client.transport import Pace
 from trunkline.config import LONGEST_S
 from trunkline.errors import Misuse
 from trunkline.net.http import Headers
@@ -81,6 +82,10 @@ class Stream:
     def send_whole(self) -> None:
         """Ask for the whole answer at once, though the agent has streams; before the first step only."""
         self._engine.streams = False
+
+    def pace_by(self, pace: Pace) -> None:
+        """Have `pace` called with the number of lines that came; before the first step only."""
+        self._engine.pace = pace
 
     def at_end(self, listener: Callable[[Result], None]) -> None:
         """Tell somebody what came, when the stream is read to its end or closed."""

@@ -22,7 +22,7 @@ from trunkline.client.resume import (
 )
 from trunkline.client.session import FAILURES, AgentSession, Attempts, out_of_time, with_task
 from trunkline.client.size_limit import LIMIT
-from trunkline.client.transport import Frame
+from trunkline.client.transport import Frame, Pace
 from trunkline.errors import RouteNotFound, TaskNotFound, TimedOut, TrunklineError, Unreachable
 from trunkline.net.http import Headers
 from trunkline.wire.types import RESTING, ArtifactUpdate, SendRequest, Task, TaskQuery
@@ -59,6 +59,8 @@ class StreamEngine:
         self.expired = False
         # Whether to read a stream where the agent has streams.
         self.streams = True
+        # Called as lines come, to slow an agent that sends many.
+        self.pace: Pace | None = None
         self._session = session
         self._request = request
         self._headers = headers
@@ -170,7 +172,7 @@ class StreamEngine:
         if resume.step is ResumeStep.STREAM:
             request = cast("SendRequest", self._request)
             transport, call = await self._session.enter(self._headers, request.message.message_id)
-            self._follow(transport.stream(request, call))
+            self._follow(transport.stream(request, replace(call, pace=self.pace)))
             return
         query = TaskQuery(self.assembler.task_id)
         try:
@@ -178,6 +180,7 @@ class StreamEngine:
         except FAILURES as error:
             await self._resume_after(error)
             return
+        call = replace(call, pace=self.pace)
         if resume.step is ResumeStep.RESUME:
             self._follow(transport.subscribe(query, call, after=self.assembler.last_id))
         else:

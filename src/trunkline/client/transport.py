@@ -7,7 +7,7 @@ All raise the classes of `errors`: `Refused` for what the agent says, `Unreachab
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
 from msgspec import Struct
@@ -26,12 +26,16 @@ from trunkline.wire.types import (
     TaskQuery,
 )
 
+# Waits, if need be, before more of a stream is read; the argument is the number of lines that came.
+Pace = Callable[[int], Awaitable[None]]
+
 
 class Call(Struct, frozen=True):
-    """The options of any request: its headers, and how long silence may last."""
+    """The options of any request: its headers, how long silence may last, and the pace of its stream."""
 
     headers: Headers = ()
     idle_s: float | None = None
+    pace: Pace | None = None
 
 
 class Frame(Struct, frozen=True, gc=False):

@@ -50,6 +50,9 @@ _PIECES = 1000
 # a row, a pause follows; the pauses of one tenant come one after the other.
 IDLE_UPDATES = 64
 _IDLE_PAUSE_S = 0.1
+# Comments, repeated events and pieces of one character cost time by their number. For this many lines of a
+# stream, whatever they hold, a pause of the same length follows.
+PACED_LINES = 4096
 # The last moment of the year 9999, in milliseconds since the epoch.
 _LATEST_MS = 253_402_300_799_999
 
@@ -57,7 +60,8 @@ _LATEST_MS = 253_402_300_799_999
 class Relay:
     """Says in a task of ours what a remote task says."""
 
-    __slots__ = ("_held", "_holding", "_idle", "_known", "_pauses", "_said", "_timer", "_whole", "_work")
+    __slots__ = ("_held", "_holding", "_idle", "_known", "_lines", "_pauses", "_said", "_timer",
+                 "_whole", "_work")  # fmt: skip
 
     def __init__(self, work: Work, pauses: TenantPlaces) -> None:
         """Take a task, and the places in which the agents of a tenant pause."""
@@ -65,6 +69,8 @@ class Relay:
         self._pauses = pauses
         # How many updates in a row recorded nothing.
         self._idle = 0
+        # How many lines of the stream came since the last pause.
+        self._lines = 0
         # How long the texts are that our log holds, by artifact; of a new task it holds none.
         self._known: dict[str, int] = {}
         if work.state.seq != work.state.opened:
@@ -83,8 +89,18 @@ class Relay:
         await self._record(update)
         if self._idle >= IDLE_UPDATES:
             self._idle = 0
-            async with self._pauses.held(self._work.tenant):
-                await asyncio.sleep(_IDLE_PAUSE_S)
+            await self._pause(_IDLE_PAUSE_S)
+
+    async def pace(self, lines: int) -> None:
+        """Count the lines of the stream that came, and pause in proportion to them when they are many."""
+        self._lines += lines
+        if self._lines >= PACED_LINES:
+            lines, self._lines = self._lines, 0
+            await self._pause(_IDLE_PAUSE_S * lines / PACED_LINES)
+
+    async def _pause(self, seconds: float) -> None:
+        async with self._pauses.held(self._work.tenant):
+            await asyncio.sleep(seconds)
 
     async def _record(self, update: Update) -> None:
         answer = update.notice.answer

@@ -328,6 +328,7 @@ class RemoteRun:
     async def _read(self, stream: Stream, place: int = -1) -> Result:
         """Carry over what a stream brings, to its end; `place` is that of the message it answers."""
         state, relay = self._work.state, self._relay
+        stream.pace_by(relay.pace)
         async with stream:
             async for first in stream:
                 if place >= 0:
