@@ -29,12 +29,14 @@ from tests.run.pair import die, pair, seen
 from trunkline.clock import now_ms
 from trunkline.errors import StoreError
 from trunkline.log import events as ev
+from trunkline.log.decide import Say
 from trunkline.log.fold import NEVER
 from trunkline.run import takeover
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.feed import Feed
 from trunkline.run.node import Limits
 from trunkline.run.parking import is_bounded
+from trunkline.run.tasks import Tasks
 from trunkline.store.group_commit import Ack
 from trunkline.wire.types import Message, Part, Role, SendRequest, TaskState
 
@@ -385,6 +387,26 @@ def test_a_parked_task_survives_its_process_and_a_stop(act: Callable[[Work], Awa
             await runner.say(again, said("stop"))
             assert await runner.ended(again) is COMPLETED
             assert runner.takeovers == 0
+        await store.close()
+
+    run(main())
+
+
+def test_task_whose_head_has_the_moment_of_its_answer_is_taken_up() -> None:
+    # Earlier versions wrote that moment into the head; a process that died then leaves it to the next version.
+    async def main() -> None:
+        store = Flaky()
+        await store.open()
+        async with desk(ask, SOON, store, crash=RESUME) as runner:
+            feed = await runner.open()
+            await parked(runner, feed)
+        tasks = Tasks(store)
+        found = await tasks.load("t", feed.state.task_id)
+        assert found is not None
+        await tasks.change(found, Say(said("yes")))
+        await store.database.change(lambda connection: connection.execute("UPDATE tasks SET wake_at = 1000"))
+        async with desk(ask, SOON, store, crash=RESUME) as runner:
+            assert await runner.ended(await runner.find(feed.state.task_id)) is COMPLETED
         await store.close()
 
     run(main())

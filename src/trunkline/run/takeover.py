@@ -140,7 +140,7 @@ class Takeover:
             waiting = {
                 task: feed.state
                 for task, feed in feeds.items()
-                if feed.runner is None and feed.state.wake_at and not feed.state.over
+                if feed.runner is None and feed.state.wake_at is not None and not feed.state.over
             }
             self._due.difference_update(set(some) - waiting.keys())
             await self._take_all(
