@@ -106,6 +106,20 @@ def test_a_clock_that_was_ahead_keeps_no_moment_from_firing_and_none_fires_twice
     alone(work, one)
 
 
+def test_queued_run_is_planned_once_though_the_clock_was_set_back() -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        await hours.pass_to(60 * MINUTE, stage)
+        await hours.pass_to(61 * MINUTE, stage)
+        await hours.pass_to(30 * MINUTE + 1, stage)
+        for minute in (60, 61):
+            await hours.pass_to(minute * MINUTE + 10, stage)
+        assert (await stage.open_runs())[-2:] == [planned_task(60), planned_task(61)]
+        assert len(await stage.open_runs()) == len(set(await stage.open_runs()))
+
+    alone(work, ceremony(overlap="queue"))
+
+
 @pytest.mark.parametrize("overlap", ["skip", "queue", "allow"])
 def test_hb26_overlap(overlap: str) -> None:
     async def work(hours: Hours, stage: Stage) -> None:

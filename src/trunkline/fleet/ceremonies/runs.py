@@ -127,8 +127,8 @@ def plan(
 ) -> tuple[Progress, list[JournalRow]]:
     """Judge the run times that have come since the last call; return the progress and the rows to record.
 
-    Run times that come again because the clock was set back begin no run that was `opened` before. `loaded`
-    is when this process loaded the schedule: earlier run times of a changed schedule were never missed.
+    Run times that come again because the clock was set back begin no run that was `opened` before or waits.
+    `loaded` is when this process loaded the schedule: earlier times of a changed schedule were never missed.
     """
     if one.owner == "api" and one.since < known.since:
         # This replica has not heard of the latest change; whoever has goes on. A file has no such time.
@@ -147,7 +147,8 @@ def plan(
     if due.missed:
         rows.append(JournalRow(now, MISSED, {"count": due.missed, "since": timestamp(due.since)}))
     runs = list(known.open)
-    for planned in [at for at in due.fires if planned_id(at, *one.key) not in opened]:
+    begun = {*opened, *[run.id for run in runs]}
+    for planned in [at for at in due.fires if planned_id(at, *one.key) not in begun]:
         reason = refusal(one, runs)
         if reason:
             rows.append(JournalRow(now, SKIPPED, {"plannedAt": timestamp(planned), "reason": reason}))
