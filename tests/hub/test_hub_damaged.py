@@ -175,6 +175,18 @@ def test_hub_starts_and_serves_with_a_damaged_document(
     desk.run(lambda said, _: said("GET", "/api/agents"))
 
 
+def test_hub_starts_with_a_damaged_log_of_an_open_task(desk: Desk) -> None:
+    damaged = "task = (SELECT num FROM tasks WHERE state = 3 LIMIT 1)"
+    assert desk.execute(f"UPDATE events SET body = ? WHERE seq = 2 AND {damaged} RETURNING seq", DAMAGE)
+
+    async def work(said: Said, hub: Hub) -> None:
+        order = {"agent": "local", "skill": "answer", "message": "go", "wait": 30}
+        done = await said("POST", "/api/dispatch", desk.keys["acme"], **order)
+        assert done["tasks"][0]["state"] == "completed"
+
+    desk.run(work)
+
+
 def test_damaged_documents_are_shown_where_their_owners_look(desk: Desk) -> None:
     for kind in ("catalogue", "ceremony"):
         damage(desk, kind)

@@ -38,7 +38,7 @@ from trunkline.run.runner import Runner
 from trunkline.server.encoding import EncodedOperations
 from trunkline.server.operations import OpenTask
 from trunkline.server.site import Site
-from trunkline.store.records import Where
+from trunkline.store.records import Waiting, Where
 from trunkline.wire.card import Card, Extension, card_v1
 from trunkline.wire.peer_card import read_card
 from trunkline.wire.question import OTHERS
@@ -485,18 +485,30 @@ class CarriedAgents:
         while page := await store.nodes.waiting(after=after):
             after = page[-1].task_id
             for task in page:
-                if task.agent not in seen:
-                    seen.add(task.agent)
-                    feed = await self._runner.tasks.load(task.tenant, task.task_id)
-                    records = [] if feed is None else await self._runner.tasks.records(feed)
-                    steps = {one.event.name for one in records if isinstance(one.event, Stepped)}
-                    if ENTRY in steps:
-                        found[task.agent] = "peer"
-                    elif MODEL_ENTRY in steps:
-                        found[task.agent] = "model"
-                    elif self._flows is not None and self._flows.step in steps:
-                        found[task.agent] = "flow"
+                steps = None if task.agent in seen else await self._steps_of(task)
+                if steps is None:
+                    continue
+                seen.add(task.agent)
+                if ENTRY in steps:
+                    found[task.agent] = "peer"
+                elif MODEL_ENTRY in steps:
+                    found[task.agent] = "model"
+                elif self._flows is not None and self._flows.step in steps:
+                    found[task.agent] = "flow"
         return found
+
+    async def _steps_of(self, task: Waiting) -> set[str] | None:
+        """Return the names of the steps of a task, or None if its log is damaged: another one has to tell."""
+        tasks = self._runner.tasks
+        try:
+            feed = await tasks.load(task.tenant, task.task_id)
+            records = [] if feed is None else await tasks.records(feed)
+        except StoreError as error:
+            if not error.damaged_task:
+                raise
+            log.error("task.damaged task=%s error=%s", task.task_id, error)
+            return None
+        return {one.event.name for one in records if isinstance(one.event, Stepped)}
 
     # Sites.
 
