@@ -216,7 +216,7 @@ def memo(tenant, doc_id, body):
         ([HEAD, FIRST, NEXT.replace(b'{"messageId":"m"}', b"5")], r"line 3: task t1, event 2: Expected `object`, got `int`"),
         ([HEAD, FIRST, NEXT.replace(b"messageId", b"\xff")], "line 3: "),
         ([HEAD, FIRST, NEXT, NEXT.replace(b'"seq":2', b'"seq":3')], "line 4: task t1: event 3 comes after its end"),
-        ([HEAD, NEXT.replace(b'"seq":2', b'"seq":1')], "line 2: task t1 does not begin with what was submitted"),
+        ([HEAD, NEXT.replace(b'"seq":2', b'"seq":1')], "line 2: task t1: does not begin with what was submitted"),
         ([HEAD, FIRST.replace(b'"t1"', b'"../t"')], r"line 2: '\.\./t' is no task id"),
         ([HEAD, FIRST.replace(b'"a"', b'""')], r"line 2: Expected `str` of length >= 1 - at `\$\.tenant`"),
         (
@@ -247,6 +247,29 @@ def test_damaged_document_is_left_out_and_named(run, store, other):
         "document 'one' of kind memo is damaged: Expected `object`, got `int`; see trunkline store repair --help"
     ]
     assert done == Restored(documents=1)
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (ev.Unread(b'{"kind":"cla'), "task t1 cannot be read: "),
+        (DONE, "task t1 cannot be read: event 4 comes after its end"),
+    ],
+    ids=["torn", "order"],
+)
+def test_damaged_log_is_left_out_and_named(run, store, other, damage, reason):
+    async def case():
+        damaged = await task(store, "t1", state=TaskState.WORKING)
+        await damaged.append(DONE)
+        await damaged.append(damage)
+        await task(store, "t2")
+        left_out = []
+        lines = [one async for one in export(store, "1", left_out=left_out.append)]
+        return left_out, await restore(other, lines_of(b"".join(lines)))
+
+    (said,), done = run(case())
+    assert said.startswith(reason)
+    assert done.tasks == 1
 
 
 def test_an_export_of_nothing(run, store, other):

@@ -67,7 +67,7 @@ def test_an_ended_task_may_still_be_given_a_target(run, store):
 
     healthy, damaged = run(case())
     assert (healthy.problems, healthy.events) == ([], 9)
-    assert damaged.problems == [Fault("t1", "event 8 comes after the end at 5")]
+    assert damaged.problems == [Fault("t1", "event 8 comes after its end")]
 
 
 def test_a_compacted_log_is_a_healthy_one(run, store):
@@ -101,7 +101,7 @@ def test_a_compacted_log_is_a_healthy_one(run, store):
         (
             "UPDATE events SET body = '[{\"kind\":\"replied\",\"message\":{\"messageId\":\"m\"}}]'"
             " WHERE task = 1 AND seq = 2",
-            Fault("t1", "event 3 comes after the end at 2"),
+            Fault("t1", "event 3 comes after its end"),
         ),
         ("UPDATE tasks SET state = 2 WHERE num = 1",
          Fault("t1", "its head does not fit its log: state is TaskState.WORKING, not TaskState.COMPLETED")),

@@ -233,7 +233,7 @@ def export(
 ) -> None:
     """Export logs, key digests and the documents of a hub as JSON lines, also while a server runs.
 
-    Damaged documents are left out and named on standard error; then the exit code is 1.
+    Damaged documents and tasks are left out and named on standard error; then the exit code is 1.
     """
     settings, left_out = settings_for(store), 0
 

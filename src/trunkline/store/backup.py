@@ -1,7 +1,7 @@
 """A store as JSON lines, out and in: a header, documents, one event a line, task after task, and an end.
 
 Heads are folded from the logs; deliveries stay where they are. The caller names the kinds of documents that
-are exported, and what of them may leave. Damaged documents are left out and reported.
+are exported, and what of them may leave. Damaged documents and logs are left out and reported.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from trunkline.log.fold import State
 from trunkline.log.head import head_after
 from trunkline.log.ids import is_task_id
 from trunkline.store.base import Store
-from trunkline.store.check import AFTER_END, every_task
-from trunkline.store.records import TenantDoc
+from trunkline.store.check import check_next, every_task
+from trunkline.store.records import TaskRef, TenantDoc
 
 # Of format 1 were exports without documents, of format 2 those without an end.
 FORMAT = 3
@@ -105,7 +105,7 @@ async def export(
 ) -> AsyncIterator[bytes]:
     """Yield the lines, a page at a time, by their IDs, so that the same store always gives the same bytes.
 
-    `left_out` is called with the reason for each damaged document, which is not in the lines.
+    `left_out` is called with the reason for each damaged document or log, which is not in the lines.
     """
     yield _encode(_BackupHeader(version, FORMAT)) + b"\n"
     count = 1
@@ -127,12 +127,34 @@ async def export(
         for ref in page:
             if tenant is not None and ref.tenant != tenant:
                 continue
-            after = 0
-            while found := await store.log.read(ref.tenant, ref.task_id, after, PAGE):
-                after = found[-1].seq
-                count += len(found)
-                yield b"".join([_written(ref.tenant, ref.task_id, recorded) for recorded in found])
+            try:
+                lines = await _task_lines(store, ref)
+            except StoreError as error:
+                if not error.damaged_task:
+                    raise
+                left_out(str(error))
+                continue
+            count += len(lines)
+            yield b"".join(lines)
     yield _encode(_EndLine(count)) + b"\n"
+
+
+async def _task_lines(store: Store, ref: TaskRef) -> list[bytes]:
+    """Return the lines of a task, all of them or none: an import ends at one that does not follow.
+
+    Raises:
+        StoreError: the log is damaged, or the store does not answer.
+    """
+    state, lines = State(ref.task_id), list[bytes]()
+    while found := await store.log.read(ref.tenant, ref.task_id, state.seq, PAGE):
+        for recorded in found:
+            try:
+                check_next(state, recorded)
+                state.apply(recorded)
+            except ValueError as error:
+                raise StoreError.damaged(ref.task_id, error) from error
+            lines.append(_written(ref.tenant, ref.task_id, recorded))
+    return lines
 
 
 def _damage(kind: str, one: TenantDoc, error: Exception) -> str:
@@ -294,13 +316,11 @@ def _take(group: _TaskLines, number: int, line: _Line) -> None:
         event = encoding.decode_one(line.event)
     except DECODE_ERRORS as error:
         _refuse(number, f"task {line.task}, event {line.seq}: {error}")
-    if line.seq - ev.span(event) != state.seq or line.seq <= state.seq:
-        _refuse(number, f"task {line.task}: event {line.seq} does not follow {state.seq}")
-    if state.seq == 0 and not isinstance(event, ev.Submitted):
-        _refuse(number, f"task {line.task} does not begin with what was submitted")
-    if state.over and not isinstance(event, AFTER_END):
-        _refuse(number, f"task {line.task}: event {line.seq} comes after its end")
     recorded = ev.Recorded(line.seq, line.at, event)
+    try:
+        check_next(state, recorded)
+    except ValueError as error:
+        _refuse(number, f"task {line.task}: {error}")
     state.apply(recorded)
     group.events.append(recorded)
 

@@ -46,7 +46,6 @@ class _Look(Struct):
 
     state: State
     head: Head | None = None
-    ended: int = 0
     events: int = 0
     bytes: int = 0
     unread: int = 0
@@ -110,18 +109,26 @@ async def _look(store: Store, ref: TaskRef) -> _Look:
     return look
 
 
-def _take(look: _Look, recorded: ev.Recorded) -> None:
-    state, event = look.state, recorded.event
+def check_next(state: State, recorded: ev.Recorded) -> None:
+    """Check that an event may follow in the log of a task.
+
+    Raises:
+        ValueError: it does not.
+    """
+    event = recorded.event
     if recorded.seq - ev.span(event) != state.seq or recorded.seq <= state.seq:
         raise ValueError(f"event {recorded.seq} does not follow {state.seq}")
     if state.seq == 0 and not isinstance(event, ev.Submitted):
         raise ValueError("does not begin with what was submitted")
     if state.over and not isinstance(event, AFTER_END):
-        raise ValueError(f"event {recorded.seq} comes after the end at {look.ended}")
+        raise ValueError(f"event {recorded.seq} comes after its end")
+
+
+def _take(look: _Look, recorded: ev.Recorded) -> None:
+    state, event = look.state, recorded.event
+    check_next(state, recorded)
     look.head = head_after(state, (event,), recorded.at) or look.head
     state.apply(recorded)
-    if state.over:
-        look.ended = look.ended or recorded.seq
     look.unread += isinstance(event, ev.Unread)
 
 
