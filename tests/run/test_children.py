@@ -10,11 +10,27 @@ from typing import Any
 
 import pytest
 
-from tests.run.desk import AGENT, DONE, LIMIT_S, Acts, Desk, appended, child_rest, desk, run, said, until
+from tests.run.desk import (
+    AGENT,
+    DONE,
+    LIMIT_S,
+    Acts,
+    Desk,
+    Flaky,
+    Shared,
+    appended,
+    child_rest,
+    delta,
+    desk,
+    run,
+    said,
+    until,
+)
 from trunkline.clock import Ids
 from trunkline.errors import StoreError
 from trunkline.log import events as ev
 from trunkline.run import children
+from trunkline.run import runner as runner_module
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Limits
@@ -206,6 +222,38 @@ def test_a_store_that_is_away_for_a_moment_is_asked_again(
             family.go.set()
             assert await runner.ended(parent) is COMPLETED
             assert "children.untold" in caplog.text
+
+    run(main())
+
+
+@pytest.mark.parametrize("kind", [Flaky, Shared])
+def test_child_is_opened_although_its_first_write_failed(
+    kind: type[Flaky], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(children, "RETRY_S", 0.001)
+    monkeypatch.setattr(runner_module, "RETRY_S", 0.001)
+    monkeypatch.setattr(runner_module, "LATE_S", 0.05)
+    ran: list[str] = []
+
+    async def act(work: Work) -> Verdict:
+        ran.append(work.state.task_id)
+        if not work.state.parent:
+            await work.emit(delta("a"))
+            await work.drain()
+            store.bad_appends = 1
+            await work.children.open("child", AGENT, SendRequest(said("quick")), is_new=True)
+            await child_rest(work, "child")
+        return DONE
+
+    store = kind()
+
+    async def main() -> None:
+        await store.open()
+        async with desk(act, NEVER_PARKED, store, OnCrash.RESUME) as runner:
+            parent = await runner.open("parent")
+            assert await runner.ended(parent) is COMPLETED
+            assert ran == [parent.state.task_id, "child"]
+        await store.close()
 
     run(main())
 

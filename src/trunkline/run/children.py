@@ -148,10 +148,10 @@ class OpenedTasks(Struct, frozen=True):
         tenant, parent = self._parent.tenant, self._parent.state
         if restriction := restriction_of(self._runner.find_agent(parent.agent, tenant), tenant, parent):
             request = replace(request, metadata={**(request.metadata or {}), DISPATCH_KEY: restriction})
-        feed = None if is_new else await self._load(child)
+        feed = None if is_new else await self._find(child)
         while feed is None:
             try:
-                _, ack = self._runner.submit(
+                ack = self._runner.submit(
                     tenant,
                     parent.principal,
                     replace(request, correlation=_passed_on(parent)),
@@ -159,16 +159,16 @@ class OpenedTasks(Struct, frozen=True):
                     parent=parent.task_id,
                     task_id=child,
                     trace=traces.traceparent(parent.trace),
-                )
+                )[1]
             except KeyError:
                 raise InvalidParams(f"there is no agent {agent!r} here", field="target") from None
             try:
                 await ack
             except StoreError as error:
-                # Whether it was written is seen by the next look; its parent waits for it in any case.
+                # Whether it was written is seen by the next look.
                 await self._wait(child, error)
-            feed = await self._load(child)
-        if feed.state.seq and feed.state.parent != parent.task_id:
+            feed = await self._find(child)
+        if feed.state.parent != parent.task_id:
             raise InvalidParams(f"there is a task {child} already, and it is not this one's", field="task.id")
 
     async def state(self, child: str) -> State:
@@ -194,6 +194,14 @@ class OpenedTasks(Struct, frozen=True):
         feed = await self._load(child)
         if feed is None:
             raise not_found(child)
+        return feed
+
+    async def _find(self, child: str) -> Feed | None:
+        """Return a child that is in the log; None once it is known not to be."""
+        while (feed := await self._load(child)) is not None and not feed.state.seq:
+            # After a write that failed the runner looks for it in the log, and holds the empty feed.
+            del feed
+            await asyncio.sleep(RETRY_S)
         return feed
 
     async def _load(self, child: str) -> Feed | None:

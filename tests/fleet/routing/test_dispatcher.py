@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from tests.run.desk import DONE, Acts, Desk, desk, said
-from trunkline.errors import InvalidParams
+from trunkline.errors import InvalidParams, Unavailable
 from trunkline.fleet.journal import Journals
 from trunkline.fleet.routing import dispatcher as dispatcher_module
 from trunkline.fleet.routing.choose import Standing, Wish
@@ -101,6 +101,19 @@ def counter(
             await work(Counter(runner, Few(*standings), policy or Policy()))
 
     asyncio.run(main())
+
+
+def test_task_of_a_given_id_is_opened_only_once_an_earlier_attempt_is_known_to_have_failed() -> None:
+    async def work(at: Counter) -> None:
+        # After a write that failed, the runner holds the empty feed until it knows what the log has.
+        pending = at.runner.tasks.begin("t", "planned")
+        with pytest.raises(Unavailable):
+            await at.ask(task_id="planned", targets=("ann",))
+        del pending
+        (made,) = await at.ask(task_id="planned", targets=("ann",))
+        assert made.is_new and made.feed.state.task_id == "planned"
+
+    counter(work, agent("ann"))
 
 
 def test_hb07_three_refusals_are_three_rejected_tasks_and_nobody_is_asked() -> None:

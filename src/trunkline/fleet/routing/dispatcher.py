@@ -169,7 +169,7 @@ class Dispatcher:
         targets = self._targets(order)
         if ALL in order.targets and not targets and await self._discovers(order.tenant):
             targets = self._targets(order)
-        if task_id and await self._runner.tasks.load(order.tenant, task_id) is not None:
+        if task_id and await self._is_open(order.tenant, task_id):
             return [await self._known(order.tenant, task_id)]
         counted = self._admitted(order, max(1, len(targets)))
         if counted is None:
@@ -245,7 +245,7 @@ class Dispatcher:
         return own[0] if own else ""
 
     async def _one(self, order: DispatchOrder, target: str, task_id: str, rest_s: float = 0.0) -> Dispatched:
-        if task_id and await self._runner.tasks.load(order.tenant, task_id) is not None:
+        if task_id and await self._is_open(order.tenant, task_id):
             return await self._known(order.tenant, task_id)
         task_id = task_id or self._runner.ids.new()
         while True:
@@ -431,6 +431,17 @@ class Dispatcher:
             routed=routed,
             claim=claim,
         )
+
+    async def _is_open(self, tenant: str, task_id: str) -> bool:
+        """Return whether a task is in the log.
+
+        Raises:
+            Unavailable: an attempt to open it failed, and the runner still looks whether it was written.
+        """
+        feed = await self._runner.tasks.load(tenant, task_id)
+        if feed is not None and not feed.state.seq:
+            raise Unavailable("it is not known yet whether the task was opened; try again")
+        return feed is not None
 
     async def _known(self, tenant: str, task_id: str) -> Dispatched:
         feed = await self._runner.tasks.load(tenant, task_id)
