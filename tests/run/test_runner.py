@@ -84,6 +84,33 @@ def test_a_new_task_is_claimed_by_the_node_that_took_it() -> None:
     run(main())
 
 
+def test_task_that_is_opened_again_after_a_failed_write_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner_module, "RETRY_S", 0.001)
+    runs = 0
+
+    async def act(work: Work) -> Verdict:
+        nonlocal runs
+        runs += 1
+        # Long enough for the runner to look for the write that failed.
+        await asyncio.sleep(0.05)
+        return DONE
+
+    async def main() -> None:
+        store = Shared()
+        await store.open()
+        async with desk(act, store=store) as runner:
+            store.bad_appends = 1
+            with pytest.raises(StoreError):
+                await runner.submit("t", "me", SendRequest(said()), agent=AGENT, task_id="run")[1]
+            feed, opened = runner.submit("t", "me", SendRequest(said()), agent=AGENT, task_id="run")
+            await opened
+            assert await runner.ended(feed) is COMPLETED
+            assert runs == 1
+        await store.close()
+
+    run(main())
+
+
 def test_a_task_that_nobody_admits_is_not_opened() -> None:
     class Picky:
         def admit(self, request: SendRequest) -> str:

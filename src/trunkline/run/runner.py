@@ -265,6 +265,9 @@ class Runner:
                 until = until or self.tasks.loop.time() + (LATE_S if self._store.shared else 0)
             except StoreError:
                 until = None
+            if not self.tasks.holds(feed):
+                # Another attempt to open the task has begun, and runs it once that is written.
+                return None
             if state.seq and state.node == self.node and not state.resting and feed.runner is None:
                 agent = self.agent(state.agent, feed.tenant)
                 is_new = state.seq == state.opened

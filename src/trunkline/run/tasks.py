@@ -142,8 +142,8 @@ class Tasks:
     def drop(self, feed: Feed, error: StoreError) -> None:
         """Let go of a feed that is not what the log holds; whoever asks for its task reads the log anew."""
         log.error("feed.broken task=%s seq=%d error=%s", feed.state.task_id, feed.state.seq, error)
-        if self._feeds.get(key := (feed.tenant, feed.state.task_id)) is feed:
-            del self._feeds[key]
+        if self.holds(feed):
+            del self._feeds[feed.tenant, feed.state.task_id]
         feed.give_up(error)
 
     async def at(self, tenant: str, task_id: str, seq: int) -> Feed | None:
@@ -171,6 +171,10 @@ class Tasks:
             # It is being read right now, and may be older than this when it is there.
             self._missed.add(key)
         return feed if feed is not None and feed.state.seq < hint.seq else None
+
+    def holds(self, feed: Feed) -> bool:
+        """Return whether a feed is the one of its task here."""
+        return self._feeds.get((feed.tenant, feed.state.task_id)) is feed
 
     def is_run(self, tenant: str, task_id: str) -> bool:
         """Whether an executor of this process is at work on a task."""
