@@ -8,7 +8,7 @@ from base64 import b64decode
 from collections.abc import AsyncIterator
 from urllib.parse import quote, quote_plus
 
-from trunkline.net.http import Headers, HttpResponse
+from trunkline.net.http import Headers, HttpClient, HttpRequest, HttpResponse
 
 HIDDEN = "***"
 # Anything shorter may be a word that anybody says.
@@ -92,6 +92,21 @@ def _spellings(credential: str) -> list[str]:
     escaped = [json.dumps(credential, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)]
     in_urls = quote(credential, safe=""), quote_plus(credential), quote(credential)
     return [credential, *escaped, *[one.replace("/", "\\/") for one in escaped], *in_urls]
+
+
+class RedactingHttpClient:
+    """Sends requests by another client. No response repeats a credential of its request."""
+
+    def __init__(self, http_client: HttpClient) -> None:
+        self._http_client = http_client
+
+    async def open(self, request: HttpRequest) -> HttpResponse:
+        """See `HttpClient`."""
+        return CredentialRedaction(*credentials_in(request.headers)).of(await self._http_client.open(request))
+
+    async def close(self) -> None:
+        """See `HttpClient`."""
+        await self._http_client.close()
 
 
 class RedactedResponse:

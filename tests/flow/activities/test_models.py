@@ -28,7 +28,7 @@ def call(state: dict[str, Any] | None = None, **config: Any) -> Activity:
     return Activity("e1", Node("classify", "llm_call", config), state or {}, timeout_ms=5000)
 
 
-def executor(client: WrittenClient, *, model: str = "small", key: str = "sk-test") -> ModelExecutor:
+def executor(client: WrittenClient, *, model: str = "small", key: str = "sk-of-tests") -> ModelExecutor:
     endpoint = ModelEndpoint("http://models.test/v1/", KeyReference(env="MODEL_KEY"), model)
     return ModelExecutor(endpoint, client, Secrets({"MODEL_KEY": key}))
 
@@ -38,11 +38,16 @@ async def test_prompts_become_messages_and_the_answer_is_the_output() -> None:
     outcome = await executor(client).execute(call(system_prompt="Be kind.", user_prompt="Say it."))
     assert outcome.output == {"text": "Hello"}
     assert client.asked[0].url == "http://models.test/v1/chat/completions"
-    assert client.header(0, "authorization") == "Bearer sk-test"
+    assert client.header(0, "authorization") == "Bearer sk-of-tests"
     assert client.body(0) == {
         "model": "small",
         "messages": [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Say it."}],
     }
+
+
+async def test_answer_of_a_model_does_not_repeat_the_key() -> None:
+    outcome = await executor(WrittenClient(said("Bearer sk-of-tests"))).execute(call(prompt="go"))
+    assert outcome.output == {"text": "Bearer ***"}
 
 
 async def test_without_a_prompt_the_state_is_sent_and_the_node_names_the_model() -> None:
@@ -76,7 +81,7 @@ async def test_an_answer_that_never_fits_fails_after_one_repair() -> None:
     [
         (None, "nobody answers"),
         ((500, "it burns"), "HTTP 500: it burns"),
-        ((401, "sk-test is no key"), "HTTP 401: *** is no key"),
+        ((401, "sk-of-tests is no key"), "HTTP 401: *** is no key"),
         ((200, "no json"), "no message"),
         ((200, '{"choices": []}'), "no message"),
     ],

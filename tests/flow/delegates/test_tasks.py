@@ -83,6 +83,27 @@ async def test_each_failure_has_its_code(answers: list[Answer | None], code: str
     assert "k1" not in outcome.error
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (401, "no such key: Bearer key-of-operator"),
+        task("failed", error="no such key: Bearer key-of-operator"),
+        task("completed", output={"authorization": "Bearer key-of-operator"}),
+    ],
+)
+async def test_nothing_that_the_task_api_answers_repeats_the_key(answer: Answer) -> None:
+    made = TasksDelegate(
+        TasksConfig(URL, KEY), HttpTasks(URL, WrittenClient(answer)), Secrets({"A2A_KEY": "key-of-operator"})
+    )
+    outcome = await made.delegate(order())
+    assert "Bearer ***" in f"{outcome.error}{outcome.output}"
+
+
+async def test_error_of_a_task_is_an_excerpt() -> None:
+    outcome = await delegate(WrittenClient(task("failed", error="x" * 5000))).delegate(order())
+    assert outcome.error == "x" * 500
+
+
 @pytest.mark.parametrize("passing", [None, (503, "restarting"), (429, "slow down"), (500, "broke")])
 async def test_passing_failure_neither_ends_a_delegation_nor_submits_another_task(
     passing: Answer | None,

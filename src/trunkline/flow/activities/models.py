@@ -17,7 +17,7 @@ from trunkline.flow.definition.checks import SchemaCheck
 from trunkline.net.egress import shown
 from trunkline.net.http import HttpClient, HttpRequest
 from trunkline.net.places import TenantPlaces
-from trunkline.net.redacted import HIDDEN
+from trunkline.net.redacted import RedactingHttpClient
 
 DEFAULT_URL = "https://api.openai.com/v1"
 DEFAULT_KEY = KeyReference(env="OPENAI_API_KEY")
@@ -66,7 +66,7 @@ class ModelExecutor:
 
     def __init__(self, endpoint: ModelEndpoint, http_client: HttpClient, secrets: Secrets) -> None:
         self._endpoint = endpoint
-        self._http_client = http_client
+        self._http_client = RedactingHttpClient(http_client)
         self._secrets = secrets
         self.places = TenantPlaces(CALLS_LIMIT, CALLS_OF_TENANT)
 
@@ -163,7 +163,7 @@ class _Asking:
         except Unreachable as error:
             return failed("LLM_PROVIDER_ERROR", f"{place}: {error}")
         if not answer.ok:
-            said = answer.body.decode(errors="replace").replace(self._key, HIDDEN)[:_EXCERPT]
+            said = answer.body.decode(errors="replace")[:_EXCERPT]
             return failed("LLM_PROVIDER_ERROR", f"{place}: HTTP {answer.status}: {said}")
         try:
             found = msgspec.json.decode(answer.body, type=_ModelCompletion)

@@ -22,6 +22,7 @@ from trunkline.errors import CallFailed, Unreachable
 from trunkline.flow.activities.base import DelegateOrder, Outcome, failed
 from trunkline.flow.delegates.mock import agent_id_of, unsupported
 from trunkline.net.http import HttpClient, HttpRequest
+from trunkline.net.redacted import RedactingHttpClient
 from trunkline.wire.delegate import Submission
 
 STATUSES = frozenset({"submitted", "working", "input-required", "completed", "failed"})
@@ -180,7 +181,7 @@ def _outcome(task: TaskRecord, order: DelegateOrder, timeout_ms: float) -> Outco
             )
             return Outcome(ok=True, output=output, correlation=order.correlation, external_task=task.id)
         case "failed":
-            return failed("A2A_TASK_FAILED", task.error or f'A2A task "{task.id}" failed')
+            return failed("A2A_TASK_FAILED", task.error[:_EXCERPT] or f'A2A task "{task.id}" failed')
         case "input-required":
             text = (
                 f'A2A task "{task.id}" requires input (input-required); '
@@ -197,7 +198,8 @@ class HttpTasks:
 
     def __init__(self, url: str, http_client: HttpClient) -> None:
         self._url = f"{url.strip().removesuffix('/')}/tasks"
-        self._http_client = http_client
+        # Errors and outputs of the task API reach tenants, which must not read the key of the operator.
+        self._http_client = RedactingHttpClient(http_client)
 
     async def submit_task(
         self, *, api_key: str, agent_id: str, correlation_id: str, input: dict[str, Any]
