@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from tests.gateway.model.openai_server import ModelServer, Reply
 from trunkline.hub.hub import Hub
 
 KEY = "operators-key-1"
+_ENDED = ("TASK_STATE_FAILED", "TASK_STATE_CANCELED")
 # A call of the model server has 55 tokens; `mini` costs 0.0000105 dollars for these.
 TOKENS, PRICE = 55, (50 * 0.15 + 5 * 0.6) / 1e6
 THINK = {"id": "think", "type": "llm_call", "config": {"model": "mini", "prompt": "go"}}
@@ -159,6 +162,65 @@ def test_a_model_agent_asks_no_advisor_when_a_quota_is_spent(
             assert len(models.asked) == 1
 
     with ModelServer(lambda asked: answer) as models:
+        run(scene(models))
+
+
+@pytest.mark.parametrize("how", ["timeout", "cancel", "refused"])
+def test_answer_that_breaks_off_counts_in_the_quota(tmp_path: Path, how: str) -> None:
+    seconds = 0.3 if how == "timeout" else 60
+    agents = (
+        f'agents:\n  - {{name: helper, model: "openai:mini", limits: {{seconds: {seconds}}}, tenants: all}}\n'
+    )
+    hold = threading.Event()
+    reply = Reply(status=401) if how == "refused" else Reply(["x" * 400, "y"], hold=hold)
+
+    async def scene(models: ModelServer) -> None:
+        async with opened(tmp_path, agents, key=KEY, OPENAI_BASE_URL=models.url) as boss:
+            acme = await limited(boss, tokens_per_day=100)
+            await acme.ready("helper")
+            message = {"messageId": "m1", "role": "ROLE_USER", "parts": [{"text": "go"}]}
+            sent = {"message": message, "configuration": {"returnImmediately": True}}
+            _, begun = await acme("POST /v1/a2a/agents/helper/message:send", sent)
+            place = f"/v1/a2a/agents/helper/tasks/{begun['task']['id']}"
+            if how == "cancel":
+                await acme.until(f"GET {place}", lambda one: "xxx" in str(one.get("artifacts")))
+                assert (await acme(f"POST {place}:cancel", {}))[0] == 200
+            await acme.until(f"GET {place}", lambda one: one["status"]["state"] in _ENDED)
+            status, _ = await acme(
+                "POST /v1/a2a/agents/helper/message:send", sent | {"message": message | {"messageId": "m2"}}
+            )
+            assert status == (200 if how == "refused" else 429)
+        hold.set()
+
+    with ModelServer(lambda asked: reply) as models:
+        run(scene(models))
+
+
+@pytest.mark.parametrize("how", ["timeout", "cancel"])
+def test_model_call_of_a_run_that_nobody_waits_for_counts_in_the_quota(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    hold = threading.Event()
+    thinking = THINK | ({"timeout": "300ms"} if how == "timeout" else {})
+
+    def answer(asked: Any) -> Reply:
+        hold.wait(30)
+        return Reply(["done"])
+
+    async def scene(models: ModelServer) -> None:
+        async with opened(set_up(tmp_path, models, monkeypatch), AGENTS, key=KEY) as boss:
+            acme = await limited(boss, tokens_per_day=10)
+            order = {"definition": workflow(thinking), "input": {}, "execution_id": "r1"}
+            started = asyncio.create_task(acme("POST /v1/executions", order))
+            await acme.until("GET /v1/executions/r1", lambda _: bool(models.asked))
+            if how == "cancel":
+                await acme("POST /v1/executions/r1:cancel", {})
+            await started
+            status, told = await acme("POST /v1/executions", order | {"execution_id": "r2"})
+            assert status == 429, told
+        hold.set()
+
+    with ModelServer(answer) as models:
         run(scene(models))
 
 

@@ -9,6 +9,9 @@ from msgspec import Struct
 
 from trunkline.wire.types import Metadata
 
+# Where a provider reports no tokens, so many bytes count as one.
+TOKEN_BYTES = 4
+
 
 class ModelSpending(Struct, frozen=True):
     """The tokens of one or several model calls, and their price in dollars."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from msgspec import Struct, UnsetType
@@ -47,6 +48,10 @@ class CallMeter(Protocol):
         """Record a call that was answered."""
         ...
 
+    def calling(self, model: str, input_tokens: int) -> AbstractContextManager[None]:
+        """Return a context for the call itself: if it is cancelled, it is recorded with these tokens."""
+        ...
+
 
 class Unmetered:
     """The meter of a call outside of a run."""
@@ -56,6 +61,11 @@ class Unmetered:
 
     async def count(self, model: str, input_tokens: int, output_tokens: int) -> None:
         """Record nothing."""
+
+    def calling(self, model: str, input_tokens: int) -> AbstractContextManager[None]:
+        """Return a context without effect."""
+        del model, input_tokens
+        return nullcontext()
 
 
 class Activity(Struct, frozen=True):

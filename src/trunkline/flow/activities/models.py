@@ -18,6 +18,7 @@ from trunkline.net.egress import shown
 from trunkline.net.http import HttpClient, HttpRequest
 from trunkline.net.places import TenantPlaces
 from trunkline.net.redacted import RedactingHttpClient
+from trunkline.run.spending import TOKEN_BYTES
 
 DEFAULT_URL = "https://api.openai.com/v1"
 DEFAULT_KEY = KeyReference(env="OPENAI_API_KEY")
@@ -25,7 +26,6 @@ _TIMEOUT_S = 120.0
 _EXCERPT = 500
 # Calls at a time, in total and of one tenant; so many calls may be under way when a quota is spent.
 CALLS_LIMIT, CALLS_OF_TENANT = 64, 16
-_TOKEN_BYTES = 4
 # What is asked where neither the node nor the state says anything.
 _NOTHING = "Go on with the task."
 _encode = msgspec.json.Encoder().encode
@@ -155,7 +155,8 @@ class _Asking:
             ):
                 if (refused := meter.refusal()) is not None:
                     return refused
-                answer = await self._executor.post(body, self._key)
+                with meter.calling(self._model, len(body) // TOKEN_BYTES + 1):
+                    answer = await self._executor.post(body, self._key)
                 if answer.ok:
                     await meter.count(self._model, *_tokens(answer.body, len(body)))
         except TimeoutError:
@@ -182,7 +183,7 @@ def _tokens(answer: bytes, sent: int) -> tuple[int, int]:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         told = None
     if told is None or not (told.prompt_tokens or told.completion_tokens):
-        return sent // _TOKEN_BYTES + 1, len(answer) // _TOKEN_BYTES + 1
+        return sent // TOKEN_BYTES + 1, len(answer) // TOKEN_BYTES + 1
     return told.prompt_tokens, told.completion_tokens
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Generator, Iterable
+from contextlib import ExitStack, contextmanager, suppress
 from typing import cast
 
 import msgspec
+from msgspec import Struct
 
-from trunkline.errors import TooManyRequests
+from trunkline.errors import TooManyRequests, TurnOver
 from trunkline.fleet.health.prices import cost_of, price_of, tokens_of
 from trunkline.flow.activities.base import Outcome, failed
 from trunkline.flow.engine.walk import Walk
@@ -26,6 +29,11 @@ _FIRST_PLACE = 2
 _COST = f"{URI}cost-v1"
 
 
+class _CallUnderWay(Struct, frozen=True, eq=False):
+    model: str
+    input_tokens: int
+
+
 class RunMeter:
     """Meters the model calls of a run; `spent` is what they cost so far."""
 
@@ -42,6 +50,8 @@ class RunMeter:
         self._walk = walk
         self._place = _FIRST_PLACE
         self.spent = ModelSpending()
+        self._open: dict[_CallUnderWay, None] = {}
+        self._keeping: set[asyncio.Task[None]] = set()
 
     def restore(self, events: Iterable[AnyEvent]) -> None:
         """Add the calls that the log of the run records."""
@@ -66,13 +76,51 @@ class RunMeter:
 
     async def count(self, model: str, input_tokens: int, output_tokens: int) -> None:
         """See `CallMeter`."""
+        with self._counting(model, input_tokens, output_tokens):
+            await self._work.drain()
+
+    @contextmanager
+    def calling(self, model: str, input_tokens: int) -> Generator[None]:
+        """See `CallMeter`."""
+        call = _CallUnderWay(model, input_tokens)
+        self._open[call] = None
+        try:
+            yield
+        except asyncio.CancelledError:
+            self._charge(call)
+            raise
+        finally:
+            self._open.pop(call, None)
+
+    def charge_open(self) -> None:
+        """Record the calls that are under way at the end of the run: providers charge for these too."""
+        for call in [*self._open]:
+            self._charge(call)
+
+    def _charge(self, call: _CallUnderWay) -> None:
+        if call not in self._open:
+            return
+        del self._open[call]
+        with suppress(TurnOver), ExitStack() as counting:
+            counting.enter_context(self._counting(call.model, call.input_tokens, 0))
+            task = self._work.loop.create_task(self._kept(counting.pop_all()))
+            self._keeping.add(task)
+            task.add_done_callback(self._keeping.discard)
+
+    async def _kept(self, counting: ExitStack) -> None:
+        """Count a call until its record is durable; the run does not wait for that."""
+        with counting, suppress(TurnOver):
+            await self._work.drain()
+
+    @contextmanager
+    def _counting(self, model: str, input_tokens: int, output_tokens: int) -> Generator[None]:
+        """Record a call, and count it at once until the record is durable."""
         price = price_of(model, input_tokens, output_tokens)
-        call = ModelSpending(input_tokens, output_tokens, price)
+        call, work = ModelSpending(input_tokens, output_tokens, price), self._work
         self.spent = self.spent.plus(call)
-        work = self._work
         with self._meter.counting(work.tenant, work.state.principal, call):
             self._record(SPENT, {**call.body, "model": model})
-            await work.drain()
+            yield
 
     def report(self, *, success: bool) -> None:
         """Record the cost of the whole run at its end."""

@@ -134,6 +134,8 @@ class Run:
             self._record()
             return walk.ended
         finally:
+            # The cancelled tasks go on only after the end of the run is written.
+            self.meter.charge_open()
             for task in self._tasks.values():
                 task.cancel()
             walk.let_go()

@@ -9,6 +9,7 @@ import asyncio
 import base64
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from mimetypes import guess_type
 from typing import Any, NoReturn, cast
 
@@ -35,6 +36,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.usage import RequestUsage
 
 from trunkline.agent.turn import Turn
 from trunkline.errors import (
@@ -73,7 +75,7 @@ from trunkline.gateway.model.tools import (
     WriteForm,
     read_arguments,
 )
-from trunkline.run.spending import ModelSpending
+from trunkline.run.spending import TOKEN_BYTES, ModelSpending
 from trunkline.wire.types import Message
 
 log = logging.getLogger("trunkline.gateway")
@@ -88,6 +90,14 @@ _REFUSALS: dict[type[Refused], str] = {
     TooLarge: "request_too_large",
 }
 _CUT = "\n[cut: the rest is left out]"
+
+
+class _StreamedCall:
+    """A call of the model that is under way: the bytes of its answer, and whether the provider charges it."""
+
+    is_sent = False
+    is_charged = False
+    size = 0
 
 
 class ModelRun:
@@ -191,19 +201,25 @@ class ModelRun:
     # The model.
 
     async def _ask(self, model: Model, messages: Sequence[ModelMessage]) -> ModelResponse:
-        turn, said = self._turn, False
+        turn, call = self._turn, _StreamedCall()
         between = "\n\n" if turn.written else ""
 
         async def asked() -> list[Any]:
-            nonlocal said
-            said = True
-            return await self._streamed(model, messages, between)
+            call.is_sent = call.is_charged = True
+            return await self._streamed(model, messages, between, call)
 
-        recorded = await turn.step(f"model {self._entry.model}", asked)
+        try:
+            recorded = await turn.step(f"model {self._entry.model}", asked)
+        except BaseException:
+            # Providers also charge for an answer that breaks off, and callers have read it.
+            if call.is_charged:
+                with suppress(TrunklineError):
+                    await self._count(_estimated(model, messages, call.size))
+            raise
         (response,) = ModelMessagesTypeAdapter.validate_python(recorded)
         answered = cast("ModelResponse", response)
         text = _said(answered)
-        if not said and text and not self._gate:
+        if not call.is_sent and text and not self._gate:
             # The words of a run that died stand in the log; said again they are compared, and not repeated.
             await turn.write(between + text)
         await self._count(answered)
@@ -221,8 +237,10 @@ class ModelRun:
         if answered.finish_reason == "error" or (is_empty and not self._uses):
             self._turn.fail(reason_of("provider_error"))
 
-    async def _streamed(self, model: Model, messages: Sequence[ModelMessage], between: str) -> list[Any]:
-        turn, entry, size = self._turn, self._entry, 0
+    async def _streamed(
+        self, model: Model, messages: Sequence[ModelMessage], between: str, call: _StreamedCall
+    ) -> list[Any]:
+        turn, entry = self._turn, self._entry
         parameters = ModelRequestParameters(
             function_tools=[
                 ToolDefinition(name=name, description=tool.description, parameters_json_schema=tool.schema)
@@ -240,8 +258,8 @@ class ModelRun:
                 ) as stream,
             ):
                 async for event in stream:
-                    size += _size(event)
-                    if size > ANSWER_LIMIT:
+                    call.size += _size(event)
+                    if call.size > ANSWER_LIMIT:
                         turn.fail(reason_of("limit_reached"))
                     if (text := _text(event)) and not self._gate:
                         await turn.write(between + text)
@@ -253,6 +271,7 @@ class ModelRun:
             # The task has moved or ended meanwhile, or the store is away.
             raise
         except Exception as error:  # noqa: BLE001 - whatever a provider's library raises, its call has failed
+            call.is_charged = call.size > 0 or isinstance(error, TimeoutError)
             if not (self._has_files and isinstance(error, AssertionError | RuntimeError)):
                 self._fail(error)
             # So the library says of a file that it cannot send to this provider.
@@ -385,9 +404,7 @@ class ModelRun:
         turn, advisor = self._turn, self._advisor
         beside = [_bounded(told_in_gate(one), self._entry.limits.result_bytes) for one in self._held]
         asked = gate_question(turn.text, answer, beside)
-        self._check_cost()
-        replied = await turn.step("gate", self._advice, "\n".join([GATE, advisor.prompt]).strip(), asked)
-        await self._count_advice(replied)
+        replied = await self._ask_advisor("gate", "\n".join([GATE, advisor.prompt]).strip(), asked)
         if not replied.ok:
             turn.fail(replied.text)
         verdict = verdict_of(replied.text, malformed_halts=advisor.malformed_halts)
@@ -403,16 +420,15 @@ class ModelRun:
         return verdict.why
 
     async def _advised(self, form: AdviceForm) -> Used:
-        self._check_cost()
-        used = await self._turn.step(
-            "tool advise", self._advice, self._advisor.prompt or _ADVICE, form.question
-        )
-        await self._count_advice(used)
-        return used
+        return await self._ask_advisor("tool advise", self._advisor.prompt or _ADVICE, form.question)
 
-    async def _count_advice(self, used: Used) -> None:
+    async def _ask_advisor(self, step: str, told: str, question: str) -> Used:
+        """Ask the advisor in a step of this name, unless a limit is spent, and count the call."""
+        self._check_cost()
+        used = await self._turn.step(step, self._advice, told, question)
         for one in ModelMessagesTypeAdapter.validate_python(used.response):
             await self._count(cast("ModelResponse", one))
+        return used
 
     async def _advice(self, told: str, question: str) -> Used:
         entry, advisor = self._entry, self._advisor
@@ -433,6 +449,17 @@ class ModelRun:
             )
             return Used(False, reason_of(code))
         return Used(True, response.text or "", recorded)
+
+
+def _estimated(model: Model, messages: Sequence[ModelMessage], size: int) -> ModelResponse:
+    """Return a response with an estimate of the tokens of a call whose answer broke off after some bytes."""
+    sent = 0
+    for part in [part for message in messages for part in message.parts]:
+        content = getattr(part, "content", "")
+        pieces = cast("list[object]", content) if isinstance(content, list) else [content]
+        sent += sum([len(one.encode()) for one in pieces if isinstance(one, str)])
+    usage = RequestUsage(input_tokens=sent // TOKEN_BYTES + 1, output_tokens=size // TOKEN_BYTES + 1)
+    return ModelResponse(parts=[], usage=usage, model_name=model.model_name)
 
 
 def _too_many(limit: int) -> Used:
