@@ -36,6 +36,11 @@ async def variable(name: str) -> dict[str, Any]:
 
 
 @server.tool()
+async def folder() -> str:
+    return os.getcwd()
+
+
+@server.tool()
 async def fail() -> str:
     raise ToolError("on purpose")
 

@@ -63,6 +63,18 @@ def test_no_result_is_checked_by_a_schema_of_its_server(monkeypatch: pytest.Monk
 
 
 @pytest.mark.slow
+def test_a_command_runs_in_the_folder_of_the_manifest(tmp_path: Path) -> None:
+    async def main() -> None:
+        opened = McpServers(read_manifest({"mcpServers": {"small": SMALL}}, tmp_path), allow=[sys.executable])
+        try:
+            assert await opened.call_tool("small", "folder", {}, WAIT_S) == {"result": str(tmp_path)}
+        finally:
+            await opened.close()
+
+    run(main())
+
+
+@pytest.mark.slow
 def test_a_server_of_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SMALL_TOKEN", "hush")
     monkeypatch.setenv("OURS", "kept")

@@ -158,7 +158,7 @@ async def _transport(entry: McpServerEntry, folder: Path | None, ended: asyncio.
     async with contextlib.AsyncExitStack() as stack:
         if entry.command is not None:
             command = StdioServerParameters(
-                command=entry.command, args=list(entry.args), env=entry.variables(folder)
+                command=entry.command, args=list(entry.args), env=entry.variables(folder), cwd=folder
             )
             opened = stdio_client(command, errlog=sys.__stderr__ or sys.stderr)
         else:
