@@ -15,7 +15,10 @@ from tests.cli.peers import Scripted
 from tests.cli.test_main_page import run_lines
 from tests.docs.pages import blocks
 from tests.hub.test_hub import HubProcess
-from trunkline.cli.hub_tasks import AbsenceNotices, absence_of
+from trunkline.cli import hub_tasks
+from trunkline.cli.configuration import load_configuration
+from trunkline.cli.hub_tasks import AbsenceNotices, HubTasks, absence_of, watch_task
+from trunkline.cli.parsing import Invocation
 from trunkline.errors import Misuse
 from trunkline.hub.template import write_workspace
 
@@ -185,6 +188,21 @@ def test_an_absent_agent_is_reported_once(capsys: pytest.CaptureFixture[str]) ->
     for events in ([], task["events"], task["events"]):
         notices.report({**task, "events": events}, lambda *_: listed)
     assert capsys.readouterr().err == "Waiting: ann cannot be reached now; the task waits.\n"
+
+
+def test_watch_prints_each_state_once_and_the_text_as_it_grows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = [("working", ""), ("working", "one "), ("working", "one two"), ("completed", "one two")]
+    tasks = iter(
+        [{"taskId": TASK, "contextId": TASK, "agent": "ann", "state": s, "text": t} for s, t in steps]
+    )
+    monkeypatch.setattr(hub_tasks, "EVERY_S", 0)
+    monkeypatch.setattr(HubTasks, "get", lambda *_: next(tasks))
+    monkeypatch.setattr(HubTasks, "ask", lambda *_, **__: {"state": "ready", "reason": ""})
+    watch_task(HubTasks("http://127.0.0.1:1", load_configuration({}), ""), Invocation((TASK,), {}))
+    out = capsys.readouterr().out
+    assert out.startswith("State: working\nText:\n  one \n\nText:\n  two\n\nState: completed\nTask: "), out
 
 
 def test_an_agent_that_the_catalogue_cannot_reach_is_reported(capsys: pytest.CaptureFixture[str]) -> None:

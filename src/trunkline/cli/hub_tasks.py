@@ -182,12 +182,18 @@ def watch_task(hub: HubTasks, invocation: Invocation) -> None:
 
     def show_change(task: dict[str, Any]) -> None:
         plain = {name: task.get(name, "") for name in ("state", "text", "error")}
-        if not shown or shown[-1] != plain:
-            shown.append(plain)
-            if config.as_json:
-                print_json(_without_events(task), compact=True)
-            else:
-                print_field("State", task["state"])
+        before = shown[-1] if shown else {"state": "", "text": ""}
+        if before == plain:
+            return
+        shown.append(plain)
+        if config.as_json:
+            print_json(_without_events(task), compact=True)
+            return
+        if before["state"] != plain["state"]:
+            print_field("State", task["state"])
+        added = plain["text"].removeprefix(before["text"])
+        if added and task["state"] in AT_WORK:
+            print_block("Text", added)
 
     task = _wait(hub, _task_id(invocation), show_change)
     if not config.as_json:
