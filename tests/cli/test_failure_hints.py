@@ -19,6 +19,7 @@ from tests.cli.peers import served
 from trunkline import store
 from trunkline.cli import admin
 from trunkline.cli.admin import refusal_of
+from trunkline.cli.failure import EXITS
 from trunkline.cli.main import app
 from trunkline.demo.agent import agent as demo
 from trunkline.store import postgres
@@ -336,9 +337,9 @@ def test_an_error_names_the_next_command(
         (tmp_path / file).write_text(FLOW)
     (tmp_path / "text.db").write_text("hello, this is a text and no database of any kind\n" * 20)
     code, _, said = trunkline(*words.split())
-    assert code in (2, 3)
     lines = [line for line in said.splitlines() if line.startswith(("Error: ", "Code: ", "Hint: "))]
     assert [line.partition(":")[0] for line in lines] == ["Error", "Code", "Hint"]
+    assert code == EXITS.get(lines[1].removeprefix("Code: "), 1)
     assert error in lines[0]
     assert lines[2] == f"Hint: {hint}"
     check_runs(hint)
@@ -634,8 +635,9 @@ def test_refusal_for_the_moment_has_the_command_that_waits(
 
     monkeypatch.setattr(admin, "_performed", refuse)
     monkeypatch.setattr("trunkline.cli.hub_tasks.read_admin_endpoint", lambda _: object())
-    lines = trunkline(*words.split())[2].splitlines()
-    assert (lines[0], lines[-1]) == (f"Error: {error}", f"Hint: {hint} {words}")
+    code, _, said = trunkline(*words.split())
+    lines = said.splitlines()
+    assert (code, lines[0], lines[-1]) == (1, f"Error: {error}", f"Hint: {hint} {words}")
 
 
 def test_url_of_a_stopped_hub_names_the_hub_of_this_folder(trunkline: Run, tmp_path: Path) -> None:
@@ -658,11 +660,8 @@ def test_hint_to_list_names_the_store_that_was_typed(
     for place in (("--store", "sqlite:///runs.db"), ("--store=sqlite:///runs.db",)):
         code, _, said = trunkline(*words.split(), *place)
         lines = said.splitlines()
-        assert (code, lines[0], lines[-1]) == (
-            2,
-            f"Error: {error}",
-            f"Hint: {hint} --store sqlite:///runs.db",
-        )
+        assert (lines[0], lines[-1]) == (f"Error: {error}", f"Hint: {hint} --store sqlite:///runs.db")
+        assert code == EXITS.get(lines[1].removeprefix("Code: "), 1)
     check_runs(lines[-1].removeprefix("Hint: "))
     assert trunkline(*lines[-1].removeprefix("Hint: trunkline ").split())[0] == 0
 

@@ -34,6 +34,8 @@ EXITS = {
     "A2ACLI_ERR_AUTH_FAILED": 4,
     "A2ACLI_ERR_TIMEOUT": 5,
     "A2ACLI_ERR_INTERNAL": 1,
+    # A store that cannot be opened is mostly a wrong --store.
+    "TRUNKLINE_STORE": 2,
 }
 # Names that the protocol has and our server has no use for.
 _FURTHER = {-32006: "InvalidAgentResponseError", -32008: "ExtensionSupportRequiredError"}
@@ -150,14 +152,15 @@ def print_failure(failure: CommandFailure, *, as_json: bool, compact: bool = Fal
         print(f"Hint: {escape_controls(failure.hint)}", file=sys.stderr)
 
 
-def print_error(error: e.TrunklineError, typed: Sequence[str]) -> None:
-    """Print the error of a command that calls no agent; `typed` are its words."""
+def print_error(error: e.TrunklineError, typed: Sequence[str]) -> int:
+    """Print the error of a command that calls no agent, and return the exit code; `typed` are its words."""
     failure = failure_of(error)
     failure = replace(failure, hint=failure.hint or retry_hint(error))
     if isinstance(error, e.StoreInUse) and error.pid and typed[:1] == ["store"]:
         # These commands maintain this store; another one does not help.
         failure = replace(failure, hint=f"kill {error.pid}")
     print_failure(complete_hint(failure, typed), as_json=is_json_typed(typed))
+    return failure.exit
 
 
 def complete_hint(failure: CommandFailure, typed: Sequence[str]) -> CommandFailure:

@@ -151,5 +151,4 @@ def main() -> None:
     except TrunklineError as error:
         from trunkline.cli.failure import print_error
 
-        print_error(error, sys.argv[1:])
-        raise SystemExit(2) from None
+        raise SystemExit(print_error(error, sys.argv[1:])) from None
