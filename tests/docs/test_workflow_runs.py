@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from tests.cli.conftest import Run, trunkline
 from tests.docs.pages import ROOT, blocks
+from tests.docs.test_mock import served
 from tests.examples.test_examples import FlowProcess
 from tests.harness import ServerProcess
 from trunkline.flow.forms import SubmitForm
@@ -21,6 +23,7 @@ from trunkline.flow.rest import FlowApi
 __all__ = ["trunkline"]
 PAGE = "docs/workflow-runs.md"
 (DEFINITION,) = blocks(PAGE, "json")
+(ASK,) = blocks(PAGE, "yaml")
 (COMMANDS,) = [block.splitlines() for block in blocks(PAGE, "sh")]
 REQUESTS, MODEL = [block.splitlines() for block in blocks(PAGE, "bash")]
 RESULT = {"title": "TEA", "text": "Tea is hot.", "approved": True}
@@ -64,6 +67,22 @@ def test_every_route_is_on_the_page() -> None:
             if (method, below) != ("POST", "/{id...}"):
                 assert f"| `{method} {path}` |" in text, path
     assert [name for name in SubmitForm.__struct_fields__ if f"`{name}`" not in text] == []
+
+
+@pytest.mark.slow
+def test_the_model_call_gives_the_printed_result(
+    trunkline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ask.yaml").write_text(ASK)
+    (tmp_path / "model.yaml").write_text(blocks("docs/mock.md", "yaml")[0])
+    variable, _, value = shlex.split(MODEL[0])[2].partition("=")
+    with served(tmp_path, "trunkline mock model.yaml --openai") as url:
+        monkeypatch.setenv(variable, value.replace("http://127.0.0.1:8200/v1", url))
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        code, out, said = trunkline(*shlex.split(MODEL[1])[1:])
+    assert code == 0, said
+    (printed,) = re.findall(r"The result is `(.*)`:", (ROOT / PAGE).read_text(encoding="utf-8"))
+    assert f"Result: {printed}\n" in out
 
 
 def test_the_configuration_is_read() -> None:
