@@ -78,6 +78,7 @@ NEEDED = {
     "GET /v1/executions/x": "read_history",
     "GET /v1/executions/x/events": "read_history",
     "GET /v1/executions/x/checkpoint": "read_history",
+    "POST /v1/executions/x": "start",
     "POST /v1/executions/x:resume": "resume",
     "POST /v1/executions/x:submit_activity": "submit_activity",
     "POST /v1/executions/x:signal": "submit_activity",

@@ -42,6 +42,7 @@ from trunkline.net.egress import Egress
 from trunkline.net.http_client import SocketHttpClient
 from trunkline.run.node import Limits
 from trunkline.store.url import shown
+from trunkline.telemetry.logs import set_up_logs
 from trunkline.yaml_reader import FILE_LIMIT, YamlPosition, read_text
 
 log = logging.getLogger("trunkline")
@@ -210,6 +211,7 @@ def serve(
     chosen = load({}, given)
     if chosen.workers != 1:
         raise Misuse("workflows are served by one process: leave workers at 1, and start another one beside")
+    set_up_logs(chosen.log_level, chosen.log_format)
     config = operator_of(chosen, mcp_config)
     serve_alone(FlowHost(config, given).host, has_keys=bool(config.tokens))
 

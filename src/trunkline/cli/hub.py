@@ -21,6 +21,7 @@ from trunkline.hub.hub import Hub
 from trunkline.hub.mocks import VARIABLE, MockProcess
 from trunkline.hub.template import write_workspace
 from trunkline.hub.workspace import MOCKS, read_keys
+from trunkline.telemetry.logs import set_up_logs
 
 log = logging.getLogger("trunkline")
 Folder = Annotated[str, typer.Argument(metavar="DIR", help="Folder of the workspace.")]
@@ -56,6 +57,8 @@ def serve(folder: Folder = ".", *, settings: AnySetting = None, **flags: Unpack[
         raise
     if chosen.workers != 1:
         raise Misuse("a hub is one process: leave workers at 1, and start another hub on the same PostgreSQL")
+    # Before the hub is built, which logs the settings that it ignores.
+    set_up_logs(chosen.log_level, chosen.log_format)
     with contextlib.ExitStack() as stack:
         variables: dict[str, str] = {}
         if (workspace / MOCKS).exists():

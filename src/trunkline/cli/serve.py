@@ -34,6 +34,7 @@ from trunkline.cli.parsing import Commands, Several
 from trunkline.config import Settings, assignment, exposure, find_unknown_variables
 from trunkline.errors import Misuse, StoreError, TrunklineError
 from trunkline.host import Host
+from trunkline.hosting import settings_of
 from trunkline.http.host_check import is_loopback
 from trunkline.http.server import FAILED, HttpServer, ServerLimits
 from trunkline.http.workers import Workers, bind
@@ -211,7 +212,6 @@ def _run(targets: Sequence[str], given: Mapping[str, object]) -> None:
         return
     refuse_exposure(host)
     _check_shared(host)
-    set_up_logs(chosen.log_level, chosen.log_format)
     guarded = is_guarded(chosen) is not False
     workers = Workers(
         "trunkline.cli.serve",
@@ -235,7 +235,11 @@ def assigned(settings: Sequence[str] | None) -> dict[str, object]:
 
 
 def _host(targets: Sequence[str], given: Mapping[str, object]) -> Host:
-    return Host([(find(target), given) for target in targets])
+    agents = [(find(target), given) for target in targets]
+    # Before the host is built, which logs the settings that it ignores.
+    first = settings_of(agents)[0]
+    set_up_logs(first.log_level, first.log_format)
+    return Host(agents)
 
 
 def _is_exposed(settings: Settings) -> bool:
@@ -308,7 +312,6 @@ def serve_host(
     """Serve in this process until a signal, or until the other end of the lifeline is closed."""
     chosen = host.settings
     host.exposed = _is_exposed(chosen)
-    set_up_logs(chosen.log_level, chosen.log_format)
     sys.setswitchinterval(SWITCH_S)
     collect_garbage_rarely()
 

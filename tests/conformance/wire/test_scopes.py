@@ -121,6 +121,7 @@ HUB = {
     "GET /v1/executions/{id...}/events": HISTORY,
     "GET /v1/executions/{id...}/checkpoint": HISTORY,
     "GET /v1/executions/{id...}": HISTORY,
+    "POST /v1/executions/{id...}": START,
     "POST /v1/executions/{id...}:resume": RESUME,
     "POST /v1/executions/{id...}:submit_activity": SUBMIT,
     "POST /v1/executions/{id...}:signal": SUBMIT,

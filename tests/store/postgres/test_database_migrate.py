@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -147,10 +145,3 @@ def test_a_login_that_is_not_quoted_is_named_and_not_shown(login):
 
 def test_the_wheel_or_the_system_has_a_server():
     assert postgres.why_none() == ""
-
-
-def test_missing_database_is_created_by_the_hinted_command(run, fresh):
-    url = urlsplit(fresh)._replace(path="/missing").geturl()
-    with pytest.raises(StoreError, match='database "missing" does not exist') as failed:
-        run(PostgresStore(url).open())
-    assert re.fullmatch(r"createdb --maintenance-db postgresql://\S+/postgres missing", failed.value.hint)
