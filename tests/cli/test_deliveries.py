@@ -95,7 +95,8 @@ def test_what_failed_is_seen_and_posted_again(
         assert hooks.wait("/bad", 3)[2].id == working
         until(lambda: not rows("--state", "pending"))
         code, _, said = command("replay", "0198-nothing_1_2", *store)
-        assert (code, "see the list of deliveries" in said) == (1, True)
+        # A server that has the file refuses it as a mistake of usage; a database is read here.
+        assert (code, "see the list of deliveries" in said) == (1 if url.startswith("postgres") else 2, True)
         assert server.stop() == 0
     everything = rows()
     with monkeypatch.context() as small:

@@ -210,7 +210,8 @@ def _is_survivable(plan: Plan) -> bool:
     if any(fault.do not in GENTLE | MENDED for fault in plan.faults):
         return False
     # A frame that is to come after the next one never comes where that is the answer to a question.
-    if ("subscribe", "ask") in plan.acts and any(fault.do == "reorder" for fault in plan.faults):
+    is_asked = not {("subscribe", "ask"), ("stream", "ask")}.isdisjoint(plan.acts)
+    if is_asked and any(fault.do == "reorder" for fault in plan.faults):
         return False
     often = sum(len(fault.requests) or 99 for fault in breaks)
     return not breaks or (plan.retries == 3 and often <= 2 and all(fault.at for fault in breaks))
